@@ -28,7 +28,7 @@ from vrthinker_core.backends.borrowed_gpu import borrows_gpu, gpu_seconds
 from vrthinker_core.backends.judge_name import JUDGE_FORMS
 from vrthinker_core.backends.served_model import LOOPBACK
 from vrthinker_core.storage import allow_open_files, owned_folder, usable_folder
-from vrthinker_core.ui.chooser import GROUPS, PUBLIC, Group
+from vrthinker_core.ui.chooser import GROUPS, PUBLIC, JudgeGroup
 from vrthinker_core.ui.fetch import ANY_ADDRESS, PUBLIC_ONLY
 from vrthinker_core.ui.history import KEEP_SECONDS, MAX_BYTES
 from vrthinker_core.ui.judges import JudgeLoader, judge_openers, naming_gpu_errors
@@ -55,7 +55,7 @@ def root_path(text: str) -> str:
     return plain if "://" in plain or not plain else f"/{plain}"
 
 
-def groups(text: str) -> tuple[Group, ...]:
+def groups(text: str) -> tuple[JudgeGroup, ...]:
     """Parse the kinds of judges of `--offer`; raises `argparse.ArgumentTypeError`."""
     named = re.findall(r"[^\s,]+", text)
     if unknown := {*named} - {*GROUPS}:

@@ -100,7 +100,8 @@ VRThinker.Gallery = class extends VRThinker.Tiles {
     this.about = new VRThinker.ChosenPair(() => this.chosen.click());
     this.turns.node.addEventListener("keydown", (event) => this.onKey(event));
     root.classList.add("vrt");
-    root.replaceChildren(this.empty, this.choice, this.turns.node);
+    this.notice = element("p", "vrt-swapped-names");
+    root.replaceChildren(this.empty, this.choice, this.notice, this.turns.node);
   }
 
   update(trace = {}) {
@@ -109,6 +110,8 @@ VRThinker.Gallery = class extends VRThinker.Tiles {
     this.trace = { ...trace, turns };
     this.turns.update(trace, turns.map(bare));
     this.turns.node.classList.toggle("vrt-swapped", Boolean(shownOrder));
+    this.notice.hidden = !shownOrder;
+    say(this.notice, shownOrder ? trace.order.run.notice : "");
     this.empty.hidden = turns.length > 0;
     for (const node of this.all()) this.mark(node);
     const { chosen } = VRThinker.rail ?? {};

@@ -301,7 +301,7 @@ VRThinker.StopBar = class {
 
 /* -- a recorded run, played from what the server has given: the server does nothing for it ----- */
 /** LETTERS are written in a second; a TICK has milliseconds, all else seconds. */
-VRThinker.PACE = { TICK: 80, LOOK: 1.5, LETTERS: 60, LONGEST: 15, REST: 1.8 };
+VRThinker.PACE = { TICK: 80, LOOK: 1.5, LETTERS: 60, LONGEST: 10, REST: 1.8 };
 /* What a run that goes on does not say yet. */
 VRThinker.UNKNOWN = {
   over: false, verdict: null, order: null, vote: null, ending: "", branches: null,

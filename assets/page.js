@@ -179,6 +179,14 @@ VRThinker.mountRail = (root, trigger) => {
   document.addEventListener("loadedmetadata", () => rail.again(), true);
   document.addEventListener("seeked", () => rail.draw(), true);
   document.addEventListener("keydown", (event) => VRThinker.onKey(event, rail));
+  // Gradio's play button would play at any key, Tab included.
+  const keepFromPlayer = (event) => {
+    const isPress = [" ", "Enter"].includes(event.key);
+    if (isPress || !event.target.closest("#players [role=button]")) return;
+    event.stopPropagation();
+    VRThinker.onKey(event, rail);
+  };
+  document.addEventListener("keydown", keepFromPlayer, true);
 };
 
 /** The turns. `props` and `watch` are what Gradio gives to the component. */
@@ -257,7 +265,8 @@ VRThinker.mountScope = (root, props, watch, { about, told, choose, run }) => {
   const notice = element("div", "vrt-cannot", line, element("p", "vrt-ways", other, anyway));
   /** The first Compare asks for another judge, unless the visitor has seen the choice. */
   VRThinker.askForJudge = () => {
-    const isAsked = props.value.outside && !VRThinker.chooser.offered;
+    const isWritten = document.querySelector("#prompt textarea").value.trim();
+    const isAsked = isWritten && props.value.outside && !VRThinker.chooser.offered;
     if (isAsked) VRThinker.chooseJudge(true, told);
     return isAsked;
   };

@@ -179,7 +179,11 @@ VRThinker.help = (node, text, id) => {
   const onLeave = () => show(isHeld());
   away();
   node.setAttribute("aria-describedby", id);
-  node.addEventListener("pointerenter", () => {
+  let isFresh = false; // the pointer came, and has not moved: the page may have moved below it
+  node.addEventListener("pointerenter", () => (isFresh = true));
+  node.addEventListener("pointermove", ({ movementX, movementY }) => {
+    if (!isFresh || (!movementX && !movementY)) return;
+    isFresh = false;
     show(true);
     node.parentElement.addEventListener("pointerleave", onLeave, { once: true });
   });

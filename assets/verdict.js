@@ -48,7 +48,9 @@ VRThinker.Order = class {
     this.run = run;
     this.live = live;
     const canAsk = this.help && run && over && VRThinker.hasVerdict(trace) && !rows.length;
+    const held = document.activeElement === this.button;
     this.said.hidden = this.button.hidden = !canAsk;
+    if (held && !canAsk) VRThinker.pointerFocus.pass(this.button);
     this.button.disabled = Boolean(never);
     say(this.said, refusal || never || this.help || "");
     this.choice.hidden = !hasTurns;
@@ -95,11 +97,13 @@ VRThinker.Vote = class {
     const { run, over, turns = [], vote, ballot = {} } = trace;
     const asked = Boolean(this.ballot && run && turns.length && (over || ballot.hidden));
     this.trace = trace;
+    const held = this.ballot?.node.contains(document.activeElement);
     this.ballot?.update(trace, asked);
     fill(this.saved, vote && [vote, ballot.own, run], () => this.drawn(vote, ballot.own));
     this.saved.hidden = !vote || Boolean(this.ballot?.open);
     this.node.hidden = this.saved.hidden && !this.ballot?.open;
     if (!this.ballot) return;
+    if (held && !this.ballot.open) this.saved.querySelector("button")?.focus();
     this.button.hidden = !asked || Boolean(vote || ballot.hidden); // then it can be changed below
     this.button.setAttribute("aria-expanded", this.ballot.open);
   }

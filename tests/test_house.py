@@ -33,14 +33,14 @@ REPLIES = (
 )
 
 REACHED = {
-    "core lines": 37_412,
-    "core tokens": 246_889,
+    "core lines": 37_422,
+    "core tokens": 247_019,
     "core files": 179,
     "modules with one importer": 28,
     "folders of the core": 11,
     "levels below the core": 1,
-    "test lines": 45_033,
-    "js and css lines": 4_848,
+    "test lines": 45_037,
+    "js and css lines": 4_869,
     "js and css files": 16,
     "README bytes": 13_931,
     "package READMEs, bytes": 24_029,

@@ -23,7 +23,7 @@ from vrthinker_core.backends.hosted import HOSTS
 from vrthinker_core.errors import BackendRefused
 from vrthinker_core.ui import chooser as module
 from vrthinker_core.ui import words
-from vrthinker_core.ui.chooser import GROUPS, Group, JudgeChooser
+from vrthinker_core.ui.chooser import GROUPS, JudgeChooser, JudgeGroup
 from vrthinker_core.ui.judges import OWN, JudgeLoader
 
 HERE = {"host": "127.0.0.1:7860", "origin": "http://127.0.0.1:7860"}
@@ -32,7 +32,9 @@ HERE = {"host": "127.0.0.1:7860", "origin": "http://127.0.0.1:7860"}
 class Visitor:
     """A page, opened with these headers, and what is pressed in its dialog."""
 
-    def __init__(self, here: Inside, judges: JudgeLoader, *offered: Group, **headers: str) -> None:
+    def __init__(
+        self, here: Inside, judges: JudgeLoader, *offered: JudgeGroup, **headers: str
+    ) -> None:
         self.chooser = JudgeChooser(here.parts, judges, here.sessions, offered or GROUPS)
         self.sessions, self.parts = here.sessions, here.parts
         client = SimpleNamespace(host=headers.pop("client", "127.0.0.1"))

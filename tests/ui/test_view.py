@@ -107,7 +107,7 @@ def test_a_turn_that_was_stopped_is_not_blamed_for_it(text: str, tmp_path: Path)
     stopped.start()
     assert stopped.join(PATIENCE_S)
     (turn,) = page_of(stopped.state)["turns"]
-    said = "asked for 2" if CALL in text else "stopped"
+    said = "asked for 2 more" if CALL in text else "stopped"
     assert (turn["state"], turn["remarks"]) == (f"1 pair every run starts with · {said}", [])
     reply = make_protocol(types.Settings(), "paired").parse(text)
     whole = turn_of(completion=Completion(text), reply=reply)

@@ -30,10 +30,10 @@ from vrthinker_core.ui.view import Json
 if TYPE_CHECKING:  # it imports torch, which a Space with ZeroGPU must not see so early
     from vrthinker_core.backends.offers import Offer
 
-Group = Literal["demo", "local", "servers", "hosted"]
-GROUPS: tuple[Group, ...] = get_args(Group)
-PUBLIC: tuple[Group, ...] = ("demo", "hosted")
-BY_KIND: dict[str, Group] = {"nano": "demo", "hf": "local", "local": "servers"}
+JudgeGroup = Literal["demo", "local", "servers", "hosted"]
+GROUPS: tuple[JudgeGroup, ...] = get_args(JudgeGroup)
+PUBLIC: tuple[JudgeGroup, ...] = ("demo", "hosted")
+BY_KIND: dict[str, JudgeGroup] = {"nano": "demo", "hf": "local", "local": "servers"}
 
 FRESH_SECONDS = 10.0  # for which it is known what this machine and its servers can run
 MAX_MODEL, MAX_KEY = 200, 1000  # characters
@@ -63,7 +63,7 @@ class JudgeChooser:
         parts: PageComponents,
         judges: JudgeLoader,
         sessions: Sessions,
-        offered: Collection[Group],
+        offered: Collection[JudgeGroup],
     ) -> None:
         self._parts, self._judges, self._sessions = parts, judges, sessions
         self._offered = offered
@@ -174,11 +174,11 @@ class JudgeChooser:
     def _dialog(self, request: gr.Request) -> Json:
         """Return the whole dialog."""
         session, here, judges = self._session(request), is_here(request), self._judges
-        rows: dict[Group, list[JudgeRow]] = {group: [] for group in GROUPS}
-        notes: dict[Group, str] = {}
+        rows: dict[JudgeGroup, list[JudgeRow]] = {group: [] for group in GROUPS}
+        notes: dict[JudgeGroup, str] = {}
         found = {judges.named(each.judge) or each.judge: each for each in self._offers(request)}
         for name in judges.names:
-            own: Group = "demo" if self._is_demo(name) else "local"
+            own: JudgeGroup = "demo" if self._is_demo(name) else "local"
             rows[_group(found[name].judge) if name in found else own].append(
                 self._row(session, name, here)
             )
@@ -258,7 +258,7 @@ class JudgeChooser:
             yield row(model=model, keys_at=host.keys_at)
 
 
-def _group(judge: str) -> Group:
+def _group(judge: str) -> JudgeGroup:
     return BY_KIND.get(re.split("[:?]", judge)[0], "hosted")
 
 

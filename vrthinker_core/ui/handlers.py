@@ -30,7 +30,7 @@ from vrthinker_core.types.progress import place_in_queue
 from vrthinker_core.types.settings import parse_settings, setting
 from vrthinker_core.types.wording import DEMO_RUN
 from vrthinker_core.ui import words
-from vrthinker_core.ui.chooser import PUBLIC, Group, JudgeChooser
+from vrthinker_core.ui.chooser import PUBLIC, JudgeChooser, JudgeGroup
 from vrthinker_core.ui.history import Examples, History, SavedRun, owner_of, votes_first
 from vrthinker_core.ui.judges import JudgeLoader
 from vrthinker_core.ui.layout import FormValues, PageComponents, Updates, form_values, no_updates
@@ -61,7 +61,7 @@ class Services:
     examples: Examples
     uploads: Uploads
     runs: ListedRuns | None = None  # an evaluation, or traces, for every visitor
-    offered: Collection[Group] = PUBLIC  # which kinds of judges visitors may choose
+    offered: Collection[JudgeGroup] = PUBLIC  # which kinds of judges visitors may choose
 
     def stored_run(self, name: str) -> SavedRun:
         """Find the run of `?trace=NAME`. Raises TraceError without one."""

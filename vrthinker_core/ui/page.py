@@ -19,7 +19,7 @@ from starlette.staticfiles import StaticFiles
 
 from vrthinker_core.__about__ import ASSETS
 from vrthinker_core.ui import api, handlers, routes, words
-from vrthinker_core.ui.chooser import Group
+from vrthinker_core.ui.chooser import JudgeGroup
 from vrthinker_core.ui.fetch import FetchPolicy
 from vrthinker_core.ui.frames import ExactFrames
 from vrthinker_core.ui.history import Examples, History
@@ -65,7 +65,7 @@ class Page:
         examples: Path,
         policy: FetchPolicy,  # which web addresses a video may be fetched from
         runs: ListedRuns | None,  # an evaluation, or traces, for every visitor
-        offered: Collection[Group],  # the kinds of judges that visitors may choose
+        offered: Collection[JudgeGroup],  # the kinds of judges that visitors may choose
         kept: Path | None,  # where runs are kept; None: in `folder`, which ends with the server
         keep_seconds: float,  # 0: none is kept
         keep_bytes: int,

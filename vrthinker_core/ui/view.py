@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import re
 import shutil
 import threading
 from base64 import b64encode
@@ -54,6 +55,7 @@ from vrthinker_core.ui.run import RunState, state_of
 from vrthinker_core.video.thumbnails import finite, jpeg_size, seek_time, timeline_position
 
 Json = dict[str, Any]
+HALF_TAG = re.compile(r"</?[a-z_ ]{0,20}$", re.IGNORECASE)  # of a tag that is being written
 Clips = tuple[ClipInfo | None, ClipInfo | None]
 Probabilities = Mapping[Dimension, LabelProbabilities]  # As far as they are known
 
@@ -206,9 +208,11 @@ class RunView:
 
     def label(self, dimension: Dimension) -> tuple[str, Preference | None]:
         """Return a dimension's label in words and as a value; None if the order flips it."""
-        label = dict(self.verdict or ()).get(dimension)
-        effect = self.order[dimension] if self.order else None
-        return words.label_name(label, effect), None if effect is OrderEffect.FLIPS else label
+        label, flips = dict(self.verdict or ()).get(dimension), self._flips(dimension)
+        return words.label_name(label, flips), None if flips else label
+
+    def _flips(self, dimension: Dimension) -> bool:
+        return self.order is not None and self.order[dimension] is OrderEffect.FLIPS
 
     def deciding_pair(self) -> dict[Side, Thumbnail]:
         """Return the frames that decided it: overall, else in one dimension, else the last."""
@@ -279,7 +283,9 @@ class RunView:
         (name, value), label = self.label(dimension), dict(self.verdict or ()).get(dimension)
         likely = words.probability_words(label, self.probabilities.get(dimension))[1:]
         sentence, named = self._reason(dimension)
-        meaning = words.LABEL_HELP[label] if value == label else words.FLIPPED_HELP
+        meaning = words.LABEL_HELP[label]
+        if self._flips(dimension):
+            meaning, sentence = words.FLIPPED_HELP, sentence and words.AS_GIVEN.format(sentence)
         return {
             "name": DIMENSION_NAMES[dimension],
             "label": name,
@@ -400,13 +406,15 @@ class RunView:
         """The vote, in the order in which the page shows the dimensions."""
         if (vote := self.state.vote) is None:
             return None
+        flips = {each for each in Dimension if self._flips(each)}  # with these nobody agrees
         same, rows = vote.compare(self.verdict), label_rows(vote.labels)
         said = {True: "agree", False: "differ", None: ""}
         for each, row in zip(words.DIMENSION_HELP, rows, strict=True):
-            row.update(dimension=each.value, compared=said[same.get(each)])
+            agrees = None if each in flips else same.get(each)
+            row.update(dimension=each.value, compared=said[agrees])
         return {
             "rows": rows,
-            "agrees": vote.agrees,
+            "agrees": None if Dimension.OA in flips else vote.agrees,
             "slots": list(vote.slots),
             "note": vote.note,
             "when": vote.at.astimezone(UTC).strftime("%d %b %Y, %H:%M UTC"),
@@ -458,7 +466,7 @@ class RunView:
         told: Json = {"confidence": [], "labels": [], "aside": []}
         reply, completion = turn.reply, turn.completion
         if ended:
-            summary.append(words.turn_summary(turn))
+            summary.append(words.turn_summary(turn, len(self._request(turn)[0])))
             if reply.confidence is not None:
                 is_scale = started.dialect == "concat"
                 line, meaning = words.CONFIDENCE if is_scale else words.OWN_CONFIDENCE
@@ -498,8 +506,9 @@ class RunView:
     def _turns(self) -> tuple[Turn, ...]:
         """The turns; the reply of an open one, and what it asks for, as far as it is written."""
         state, protocol = self.state, self.state.protocol
-        if not state.writing or protocol is None or not (text := state.turns[-1].completion.text):
+        if not state.writing or protocol is None or not state.turns[-1].completion.text:
             return state.turns
+        text = HALF_TAG.sub("", state.turns[-1].completion.text)
         asked = protocol.request(text) if not state.turns[-1].forced else ()
         wants = FrameSelection(asked) if asked else None
         reply = replace(protocol.parse(text, cut=True), wants=wants)

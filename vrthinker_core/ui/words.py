@@ -39,7 +39,7 @@ EXAMPLES = "Examples"
 WATCH = "Watch it think: one click plays a run"
 EXAMPLE_ROWS = {"think": WATCH, "real": WATCH, "protocol": "How the protocol behaves"}
 FOLDED = "protocol"  # a row for those who know the rest
-DRAWN, REAL_FOOTAGE = "Drawn", "Real footage: {}"
+DRAWN, REAL_FOOTAGE = "Drawn", "Scripted. Real footage: {}"
 FETCHING = "Fetching the video."
 
 READY = "Ready. Add two videos and the prompt they were made from."
@@ -159,8 +159,8 @@ def facts(seconds: Sequence[float]) -> list[str]:
     """Return cost, place of the videos, and time of a run: for a server, and for one's machine."""
     judged = "a judge elsewhere is sent only the frames that it looks at"
     took = f" The recorded runs took {seconds[0]:.1f} to {seconds[-1]:.1f} s." if seconds else ""
-    places = "this server", "your machine"
-    return [f"It costs nothing. Your videos stay on {place}; {judged}.{took}" for place in places]
+    places, free = ("this server", "your machine"), "It costs nothing, unless a host's judge does."
+    return [f"{free} Your videos stay on {place}; {judged}.{took}" for place in places]
 
 
 def judge_line(name: str) -> str:
@@ -225,9 +225,9 @@ def winner_line(label: Preference | None, overall: OrderEffect | None) -> str:
     return NO_DIFFERENCE if label is Preference.TIE else "No overall verdict"
 
 
-def label_name(label: Preference | None, effect: OrderEffect | None = None) -> str:
+def label_name(label: Preference | None, flips: bool = False) -> str:
     """Return one dimension's label on a card, unless swapping flips it."""
-    if effect is OrderEffect.FLIPS:
+    if flips:
         return "No reliable winner"
     return NO_DIFFERENCE if label is Preference.TIE else LABEL_NAMES[label].capitalize()
 
@@ -259,6 +259,7 @@ LABEL_HELP = {
     None: "The judge did not say. A missing label is not a tie.",
 }
 FLIPPED_HELP = "Swapping the sides changed what the judge says here."
+AS_GIVEN = "Before the swap: {}"
 
 CHECK_ORDER = "Swap test"
 CHECKING = "The judge compares the pair again with the sides swapped."
@@ -382,15 +383,15 @@ OWN_CONFIDENCE = (
 MOTIONS = {"go": "moves on", "stay": "stands still", "leap": "jumps", "odd": "moves oddly"}
 
 
-def turn_summary(turn: Turn) -> str:
-    """Return what a turn's reply did, or how it was cut short."""
+def turn_summary(turn: Turn, asked: int) -> str:
+    """Return what a turn's reply did, or how it was cut short; `asked`: for so many new frames."""
     reply = turn.reply
     if turn.cut_short:
         return turn.cut_short
     if reply.kind == "answer":
         return "final answer"
     if reply.kind == "tool" and reply.wants is not None:
-        return f"asked for {len(reply.wants.indices)}"
+        return f"asked for {asked} more" if asked else "asked for what it has"
     if reply.kind == "recommend":
         return "recommended an answer"
     if reply.verdict is not None and reply.verdict.labels:

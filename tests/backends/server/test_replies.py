@@ -223,7 +223,7 @@ def test_the_built_in_judge_on_a_server_is_told_as_little_as_here() -> None:
     here = TransformersBackend.load(str(BUILT_IN))
     assert backend.protocols == here.protocols
     assert not backend.follows_instructions
-    assert any("no verdict on other videos" in note for note in backend.notes)
+    assert any("For real videos choose another judge" in note for note in backend.notes)
     assert backend.server.model.forced_redirects == here.loaded.forced_redirects
 
 

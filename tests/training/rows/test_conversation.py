@@ -97,7 +97,7 @@ def test_every_prompt_is_what_the_judge_was_sent(
 
 def test_the_runs_of_the_built_in_judge_and_of_every_example_are_rendered() -> None:
     traces = [load(path) for path in sorted(EXAMPLES.glob("*/trace.json"))]
-    assert len(traces) == 7
+    assert len(traces) == 8
     assert sum(trace.started.judge == "nano (built in)" for trace in traces) == 5
     for trace in traces:
         assert sum(len(example.taught) for example in examples(trace)) == len(trace.turns)

@@ -66,7 +66,7 @@ def exported(
 def test_sft_rows_hold_the_conversation_with_frames_by_name(tmp_path: Path) -> None:
     report = export_rows([EXAMPLES], "sft", tmp_path / "rows.jsonl", ALL)
     rows = read(tmp_path / "rows.jsonl")
-    assert (report.rows, report.used, len(report.skipped)) == (len(rows), 6, 1)
+    assert (report.rows, report.used, len(report.skipped)) == (len(rows), 7, 1)
     assert "protocol-3" in report.skipped[0]
     assert "format" in report.skipped[0]
     row = next(row for row in rows if "think-1" in row["trace"])
@@ -208,7 +208,7 @@ def test_the_table_has_the_published_columns(tmp_path: Path) -> None:
     with out.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert list(rows[0]) == list(CSV_COLUMNS)
-    assert len(rows) == 7
+    assert len(rows) == 8
     row = next(row for row in rows if "think-1" in row["path_A"])
     labels = ("VQ", "MQ", "TA", "Overall")
     assert [row[name] for name in labels] == ["A"] * 4
@@ -248,7 +248,7 @@ def test_without_a_row_nothing_is_written_and_the_status_is_3(tmp_path: Path) ->
     out = tmp_path / "rows.jsonl"
     done = run_command("export", EXAMPLES, "--to", "sft", "--voted-only", "--out", out)
     assert done.returncode == 3
-    assert done.stdout == "0 rows from 0 traces; 7 traces skipped; nothing was written.\n"
+    assert done.stdout == "0 rows from 0 traces; 8 traces skipped; nothing was written.\n"
     assert "nobody has voted on it" in done.stderr
     assert list(tmp_path.iterdir()) == []
 
