@@ -106,10 +106,10 @@ VRThinker.Branches = class {
     const isNew = this.trace?.run !== run;
     const verdict = document.querySelector("#trace .vrt-verdict");
     this.trace = trace;
-    if (!verdict) return;
+    const vote = document.querySelector("#trace .vrt-ask-vote");
+    if (!verdict || !vote) return; // the page is going
     const first = verdict.parentNode.firstChild; // the button to share the run, beside the headline
     if (this.node !== first) first.before(this.node);
-    const vote = document.querySelector("#trace .vrt-ask-vote");
     if (!this.compare.isConnected) vote.before(this.compare);
     const can = Boolean(run && over && turns.length && !shownOrder);
     this.drawStrip(branches, Boolean(over));

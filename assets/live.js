@@ -428,7 +428,8 @@ VRThinker.Replay = class {
   }
 };
 
-VRThinker.STANDS = 1200; // ms that a whole request stands: 0.8 s of it in sight, after a glide
+/** ms for which a whole request stands: 0.8 s of it in sight, after a glide if there is one. */
+VRThinker.stands = () => (matchMedia("(prefers-reduced-motion: reduce)").matches ? 800 : 1200);
 
 /* Holds a turn back until the request for its frames has stood, however fast the judge writes. */
 VRThinker.Hold = class {
@@ -444,7 +445,7 @@ VRThinker.Hold = class {
     const request = [run.run, Boolean(order), turns.length, coming?.tiles.length].join();
     if (this.request !== request) Object.assign(this, { request, since: performance.now() });
     clearTimeout(this.timer);
-    const left = this.since + VRThinker.STANDS - performance.now();
+    const left = this.since + VRThinker.stands() - performance.now();
     if (this.shown.held) this.timer = setTimeout(again, left);
     return this.shown;
   }
@@ -461,7 +462,7 @@ VRThinker.Hold = class {
   }
 
   cut({ turns: { length }, coming }, { turns }) {
-    const stood = coming && performance.now() - this.since >= VRThinker.STANDS;
+    const stood = coming && performance.now() - this.since >= VRThinker.stands();
     const count = Math.max(1, stood ? length + 1 : length);
     const { state, tiles = [], taken } = turns[count] ?? {};
     if (taken || !tiles.some(({ marks }) => marks[0] === "requested")) return null;

@@ -165,7 +165,7 @@ def test_cards_say_what_is_learnt_and_not_the_verdict(tmp_path: Path) -> None:
     assert rows == sorted(rows, key=list(words.EXAMPLE_ROWS.values()).index)
     assert rows.count(words.WATCH) >= 4
     assert [card["folded"] for card in cards] == [row != words.WATCH for row in rows]
-    assert sum(card["about"].startswith("Real footage: ") for card in cards) >= 1
+    assert sum(card["about"].startswith("Scripted. Real footage: ") for card in cards) >= 1
     for card in cards:
         text = f"{card['title']} {card['prompt']} {card['about']}"
         assert not re.search(
