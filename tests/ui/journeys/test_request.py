@@ -41,7 +41,7 @@ SAMPLE = """() => {
 
 @pytest.fixture(scope="module")
 def server(serve: Serve) -> Server:
-    return serve([ask(*ASKED), ask(16, 20), ANSWER], protocol="paired", pause=0.08)
+    return serve([ask(*ASKED), ask(16, 20), ANSWER], protocol="paired", pause=0.05)
 
 
 @pytest.mark.parametrize("screen", steps.SCREENS.values(), ids=steps.SCREENS)
