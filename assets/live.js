@@ -169,10 +169,13 @@ VRThinker.Follow = class {
   }
 
   /** A run that has ended, or that was opened, begins with its verdict. */
-  showOutcome() {
+  showOutcome(again = true) {
     const { top } = document.getElementById("run").getBoundingClientRect();
     const distance = top - VRThinker.coveredHeight();
     if (distance < -8 || top > window.innerHeight * 0.5) this.scroll(distance, true);
+    const { scrollY } = window;
+    const check = () => window.scrollY === scrollY && this.showOutcome(false);
+    if (again) setTimeout(check, 500); // the players may come only now, and cover more
   }
 
   /** Scroll by so much, a leap in a glide, which ends where the person presses or scrolls. */

@@ -40,7 +40,7 @@ REACHED = {
     "folders of the core": 11,
     "levels below the core": 1,
     "test lines": 45_037,
-    "js and css lines": 4_870,
+    "js and css lines": 4_873,
     "js and css files": 16,
     "README bytes": 13_931,
     "package READMEs, bytes": 24_029,
