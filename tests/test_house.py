@@ -33,8 +33,8 @@ REPLIES = (
 )
 
 REACHED = {
-    "core lines": 37_422,
-    "core tokens": 247_019,
+    "core lines": 37_420,
+    "core tokens": 247_015,
     "core files": 179,
     "modules with one importer": 28,
     "folders of the core": 11,

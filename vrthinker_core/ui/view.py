@@ -217,7 +217,7 @@ class RunView:
     def deciding_pair(self) -> dict[Side, Thumbnail]:
         """Return the frames that decided it: overall, else in one dimension, else the last."""
         turns = [group_tiles(turn.frames) for turn in self.state.turns]
-        named = [tile for each in words.DIMENSION_HELP for tile in self._reason(each)[1]]
+        named = [tile for _, tiles in self._reasons.values() for tile in tiles]
         shown = named or (turns and turns[-1]) or [tile for tiles in turns for tile in tiles]
         best = max(shown, key=lambda tile: len(tile.halves), default=None)
         return dict(best.halves) if best else {}
@@ -282,7 +282,7 @@ class RunView:
         """One label, with the judge's own sentence and the labels of the tiles that it names."""
         (name, value), label = self.label(dimension), dict(self.verdict or ()).get(dimension)
         likely = words.probability_words(label, self.probabilities.get(dimension))[1:]
-        sentence, named = self._reason(dimension)
+        sentence, named = self._reasons[dimension]
         meaning = words.LABEL_HELP[label]
         if self._flips(dimension):
             meaning, sentence = words.FLIPPED_HELP, sentence and words.AS_GIVEN.format(sentence)
@@ -352,7 +352,7 @@ class RunView:
         """The numbers of the frames that the reasoning for the verdict names."""
         turns = self.state.ended if self.verdict else ()
         told = [turn.reply.think[-20_000:] for turn in turns if turn.reply.verdict][-1:]
-        told += [self._reason(each)[0] for each in words.DIMENSION_HELP] if told else []
+        told += [sentence for sentence, _ in self._reasons.values()] if told else []
         shown = {frame.number for turn in turns for frame in turn.frames}
         return frozenset(str(number) for text in told for number in frame_numbers(text, shown))
 
@@ -363,32 +363,35 @@ class RunView:
         person chose "chosen" ones for a branch.
         """
         numbers, asked = {half.number for half in tile.halves.values()}, self._asked(turn)
-        is_branch = self.started is not None and self.started.branch is not None
+        is_branch = bool(self.started and self.started.branch)
         came = "chosen" if is_branch and numbers.isdisjoint(map(str, asked)) else "requested"
         named = ["named"] if numbers & self._named else []
         return ["given" if turn.number == 1 else came, *named]
 
-    def _reason(self, dimension: Dimension) -> tuple[str, list[Tile]]:
-        """The judge's sentence about the dimension, and the tiles it names.
+    @cached_property
+    def _reasons(self) -> dict[Dimension, tuple[str, list[Tile]]]:
+        """The judge's sentence about each dimension, and the tiles it names.
 
         The demo judge only counts wrong facts there: the fact that decided stands in its notes.
         """
-        turns = self.state.turns
+        turns, found = self.state.turns, {}
         thoughts = [turn.reply.think for turn in reversed(self.state.ended)]
-        sentence = find_sentence(dimension, thoughts)
         tiles = [tile for turn in turns for tile in group_tiles(turn.frames)]
         shown = {half.number: tile for tile in tiles for half in tile.halves.values()}
-        named = [shown[str(number)] for number in frame_numbers(sentence, shown)]
-        if dimension is Dimension.TA and COUNTED_FACTS.search(sentence):
-            facts = next(filter(None, map(read_prompt_facts, thoughts)), ())
-            label = self.verdict.TA if self.verdict else None
-            sentence, telling = prompt_reason(facts, label)
-            named = named[:telling]
-        elif all(f"neither leads on the {topic}" in sentence for topic in OVERALL_TOPICS):
-            sentence = words.NO_DIFFERENCE_OVERALL
-        sentence = sentence.removeprefix(f"{dimension}: ")  # the card says so
-        sentence = sentence[:1].upper() + sentence[1:]
-        return sentence, list({tile.label: tile for tile in named}.values())
+        for dimension in words.DIMENSION_HELP:
+            sentence = find_sentence(dimension, thoughts)
+            named = [shown[str(number)] for number in frame_numbers(sentence, shown)]
+            if dimension is Dimension.TA and COUNTED_FACTS.search(sentence):
+                facts = next(filter(None, map(read_prompt_facts, thoughts)), ())
+                label = self.verdict.TA if self.verdict else None
+                sentence, telling = prompt_reason(facts, label)
+                named = named[:telling]
+            elif all(f"neither leads on the {topic}" in sentence for topic in OVERALL_TOPICS):
+                sentence = words.NO_DIFFERENCE_OVERALL
+            sentence = sentence.removeprefix(f"{dimension}: ")  # the card says so
+            sentence = sentence[:1].upper() + sentence[1:]
+            found[dimension] = sentence, list({tile.label: tile for tile in named}.values())
+        return found
 
     def _grid(self) -> Json | None:
         """How the run counts frames, for the rail; None without a known protocol."""
@@ -406,15 +409,14 @@ class RunView:
         """The vote, in the order in which the page shows the dimensions."""
         if (vote := self.state.vote) is None:
             return None
-        flips = {each for each in Dimension if self._flips(each)}  # with these nobody agrees
         same, rows = vote.compare(self.verdict), label_rows(vote.labels)
         said = {True: "agree", False: "differ", None: ""}
         for each, row in zip(words.DIMENSION_HELP, rows, strict=True):
-            agrees = None if each in flips else same.get(each)
+            agrees = None if self._flips(each) else same.get(each)  # nobody agrees with a flip
             row.update(dimension=each.value, compared=said[agrees])
         return {
             "rows": rows,
-            "agrees": None if Dimension.OA in flips else vote.agrees,
+            "agrees": None if self._flips(Dimension.OA) else vote.agrees,
             "slots": list(vote.slots),
             "note": vote.note,
             "when": vote.at.astimezone(UTC).strftime("%d %b %Y, %H:%M UTC"),
@@ -464,9 +466,9 @@ class RunView:
             summary.append(words.frames_came(halves, words.CHOSEN if chosen else why))
         # What an ended turn may have: [heading, …], labels, [heading, …]
         told: Json = {"confidence": [], "labels": [], "aside": []}
-        reply, completion = turn.reply, turn.completion
+        reply, completion, (new, again) = turn.reply, turn.completion, self._request(turn)
         if ended:
-            summary.append(words.turn_summary(turn, len(self._request(turn)[0])))
+            summary.append(words.turn_summary(turn, len(new)))
             if reply.confidence is not None:
                 is_scale = started.dialect == "concat"
                 line, meaning = words.CONFIDENCE if is_scale else words.OWN_CONFIDENCE
@@ -490,7 +492,7 @@ class RunView:
             ],
             "parts": _parts(turn, ended),  # [heading, text] of each part
             # What it asks for, in words, as soon as that can be read
-            "wants": words.request(*self._request(turn), is_pair=is_pair, is_open=is_live),
+            "wants": words.request(new, again, is_pair=is_pair, is_open=is_live),
             "facts": _facts(reply, [tile.label.removeprefix("#") for tile in tiles]),
             "remarks": self.remarks(turn),
             **(WORDLESS if self.outside_scope else {}),  # they are put away under the headline
@@ -506,13 +508,14 @@ class RunView:
     def _turns(self) -> tuple[Turn, ...]:
         """The turns; the reply of an open one, and what it asks for, as far as it is written."""
         state, protocol = self.state, self.state.protocol
-        if not state.writing or protocol is None or not state.turns[-1].completion.text:
+        last = state.turns[-1] if state.writing else None
+        if last is None or protocol is None or not last.completion.text:
             return state.turns
-        text = HALF_TAG.sub("", state.turns[-1].completion.text)
-        asked = protocol.request(text) if not state.turns[-1].forced else ()
+        text = HALF_TAG.sub("", last.completion.text)
+        asked = protocol.request(text) if not last.forced else ()
         wants = FrameSelection(asked) if asked else None
         reply = replace(protocol.parse(text, cut=True), wants=wants)
-        return *state.ended, replace(state.turns[-1], reply=reply)
+        return *state.ended, replace(last, reply=reply)
 
     def _asked(self, turn: Turn) -> tuple[int, ...]:
         """The frames that the call before that turn asks for."""
