@@ -45,7 +45,7 @@ def best_choice(servers: list[LocalServer] | None = None) -> str:
     """Name the best judge that runs here without a key.
 
     That is the published 7B on a GPU, else a model of a server here, else the demo judge.
-    `servers`: those of this machine, if they were asked already.
+    `servers`: the result of `local_servers`, if it was called already.
     """
     if best_device() != "cpu":
         for offer in _published():

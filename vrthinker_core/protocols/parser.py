@@ -134,8 +134,8 @@ _OPEN_CALL: Final = re.compile(
 def read_request(text: str, rules: CallRules) -> tuple[int, ...]:
     """Return the frames that an unfinished reply asks for so far.
 
-    More text only adds frames: they are those of the finished reply, unless the judge breaks off or
-    spoils its call. A call before the end of any reasoning is not read: it may be a quotation.
+    More text only adds frames, unless the judge breaks off or spoils its call. A call inside the
+    reasoning may be a quotation and is not read.
     """
     visible, narrow, _ = _own_part(text)
     actions = ReplySplitter(visible, narrow, cut=True).split().actions

@@ -159,7 +159,7 @@ def facts(seconds: Sequence[float]) -> list[str]:
     """Return cost, place of the videos, and time of a run: for a server, and for one's machine."""
     judged = "a judge elsewhere is sent only the frames that it looks at"
     took = f" The recorded runs took {seconds[0]:.1f} to {seconds[-1]:.1f} s." if seconds else ""
-    places, free = ("this server", "your machine"), "It costs nothing, unless a host's judge does."
+    places, free = ("this server", "your machine"), "It costs nothing, except with a hosted judge."
     return [f"{free} Your videos stay on {place}; {judged}.{took}" for place in places]
 
 
@@ -185,7 +185,7 @@ def not_started(faults: Mapping[str, str]) -> str:
 
 
 def changed_videos(sides: Collection[Side], swapped: bool, names: Sequence[str]) -> str:
-    """Say on which sides the players hold other videos than those of `names`; "" if on none."""
+    """Say which judged videos (`names`) the players no longer hold; "" if they hold both."""
     if swapped:
         return "This run judged these videos with the sides swapped."
     told = {int(side): names[side - 1][:MAX_NAME] for side in sides}
@@ -292,14 +292,9 @@ ENDS = {StopReason.CANCELLED: "Stopped", StopReason.FAILED: "Failed"}
 
 def ended(finished: Finished | None) -> str:
     """Return how a run ended."""
-    if finished is None:
-        return NEVER_ENDED
-    outcomes = {StopReason.ANSWERED: "Finished", **ENDS}
-    return (
-        DEMO_RUN
-        if finished.outside_scope
-        else outcomes.get(finished.stop, "Ended without an answer")
-    )
+    if finished is None or finished.outside_scope:
+        return DEMO_RUN if finished else NEVER_ENDED
+    return {StopReason.ANSWERED: "Finished", **ENDS}.get(finished.stop, "Ended without an answer")
 
 
 def ended_status(finished: Finished, turns: int, second: Finished | None = None) -> str:
@@ -391,7 +386,7 @@ def turn_summary(turn: Turn, asked: int) -> str:
     if reply.kind == "answer":
         return "final answer"
     if reply.kind == "tool" and reply.wants is not None:
-        return f"asked for {asked} more" if asked else "asked for what it has"
+        return f"asked for {asked} more" if asked else "asked to see frames again"
     if reply.kind == "recommend":
         return "recommended an answer"
     if reply.verdict is not None and reply.verdict.labels:
