@@ -283,7 +283,7 @@ VRThinker.FolderList = class extends VRThinker.RunList {
 
   buildFilters() {
     this.filters = this.texts.kinds.map(([kind, name, title]) => {
-      const toggle = () => chip.ariaDisabled !== "true" && this.choice.toggle(kind);
+      const toggle = () => (this.isOld || chip.ariaDisabled !== "true") && this.choice.toggle(kind);
       const count = element("span", "vrt-row-count");
       const look = { class: "vrt-row-filter", title };
       const chip = button(look, [element("span", "", name), count], toggle);
@@ -324,7 +324,7 @@ VRThinker.FolderList = class extends VRThinker.RunList {
     const { steps, texts } = this;
     const number = (value) => value.toLocaleString("en");
     this.choice.page = page;
-    this.pages = pages;
+    Object.assign(this, { pages, isOld: false });
     // Nothing is `disabled` here, which would take the focus away from the keys.
     for (const { kind, chip, count } of this.filters) {
       chip.ariaPressed = this.choice.only.has(kind);
@@ -370,13 +370,13 @@ VRThinker.FolderList = class extends VRThinker.RunList {
 
   mark() {
     for (const open of this.list.querySelectorAll(".vrt-open-row")) {
-      const shown = open.closest("li").dataset.run === VRThinker.trace.address;
-      open.ariaCurrent = shown ? "true" : null;
+      open.ariaCurrent = open.closest("li").dataset.run === VRThinker.trace.address ? "true" : null;
     }
   }
 
-  /** Who comes back to the list sees the row that is shown. */
+  /** Who comes back to the list sees the row that is shown. Counts on their way block no filter. */
   load() {
+    this.isOld = true;
     const isBack = !this.seen && this.find(VRThinker.trace.address);
     this.seen = this.root.checkVisibility();
     if (isBack && this.seen) isBack.scrollIntoView({ block: "nearest" });
