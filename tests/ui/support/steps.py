@@ -150,7 +150,7 @@ def compare_again(page: Page) -> None:
     """Press Compare, and wait for the end of that run."""
     page.evaluate("statusSaid.length = 0")
     page.locator("#go").click()
-    wait_until_said(page, "^Turn 1 of ")
+    wait_until_said(page, "^(Waiting|Opening|Turn 1 of)")
     wait_until_over(page)
 
 
