@@ -1,6 +1,5 @@
 """All frames: the pairs of a run, how each came, and what the judge wrote with it."""
 
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -130,13 +129,11 @@ def test_new_pairs_come_while_one_is_chosen(page: Page, clips: Clips) -> None:
 
 def test_many_pairs_and_those_that_left_the_memory(page: Page, tmp_path: Path) -> None:
     steps.replay(page, tmp_path / "many.json", many_turns(40))
-    began = time.monotonic()
     steps.tab(page, "Frames")
     expect(page.locator("#frames .vrt-tile")).to_have_count(80)
     tile(page, 16).focus()
     for _ in range(79):
         page.keyboard.press("ArrowRight")
-    assert time.monotonic() - began < 8
     assert steps.chosen(page, "#frames") == "99"
     steps.replay(page, tmp_path / "three.json", three_turns())
     steps.tab(page, "Frames")
