@@ -132,8 +132,7 @@ VRThinker.Follow = class {
     const begun = fresh || (live && !this.live);
     if (begun) Object.assign(this, { run, turns: 0, scrolledTo: window.scrollY });
     const first = turns.length > 0 && this.turns === 0;
-    this.live = live;
-    this.turns = turns.length + (coming ? 1 : 0);
+    Object.assign(this, { live, turns: turns.length + (coming ? 1 : 0) });
     this.draw(begun || this.on);
     if (!run) return;
     this.onScroll(); // a scroll whose event is still to come
@@ -342,10 +341,11 @@ VRThinker.Replay = class {
     this.tick();
   }
 
-  /** The focus goes along from the button that disappears. */
+  /** Show its verdict, wherever the person has scrolled. The focus leaves the button that goes. */
   end() {
     const { activeElement: focused } = document;
     this.at = Infinity;
+    VRThinker.follow.on = true;
     const passes = this.controls.contains(focused) && focused !== VRThinker.pointerFocus.pressed;
     this.draw();
     if (passes) this.watch.focus({ preventScroll: true });
@@ -372,9 +372,8 @@ VRThinker.Replay = class {
     if (fresh) this.at = Infinity;
     const can = Boolean(recorded && turns.length && !ballot?.hidden); // nothing could be read
     if (fresh && this.wanted === run.address) {
-      this.wanted = null;
+      Object.assign(this, { wanted: null, at: can ? 0 : Infinity });
       if (can) setTimeout(() => this.play());
-      if (can) this.at = 0;
     }
     const shown = this.playing && this.played(turns);
     if (!shown) this.at = Infinity;

@@ -209,7 +209,7 @@ VRThinker.mountTrace = (root, props, watch, introduction, [check, dimensions], t
   const hold = new VRThinker.Hold();
   const replay = new VRThinker.Replay(root, () => draw());
   const follow = new VRThinker.Follow(root);
-  VRThinker.replay = replay;
+  Object.assign(VRThinker, { replay, follow });
   const draw = () => {
     let { value } = props;
     if (value.introduction) {
