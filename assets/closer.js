@@ -1,4 +1,6 @@
 VRThinker.clamp = (value, least, most) => Math.min(most, Math.max(least, value));
+/** Whether the person asked for less motion. */
+VRThinker.isCalm = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
 /* One zoom for all `.vrt-lens` below `root`: wheel, pinch and keys enlarge, a drag moves. */
 VRThinker.MOST_ZOOM = 16;
@@ -302,7 +304,7 @@ VRThinker.Closer = class {
     this.hint.hidden = !["side", "difference"].includes(mode);
     this.slider.hidden = mode !== "wipe";
     this.pauseButton.hidden = this.otherButton.hidden = mode !== "flicker";
-    const still = mode !== "flicker" || matchMedia("(prefers-reduced-motion: reduce)").matches;
+    const still = mode !== "flicker" || VRThinker.isCalm();
     if (mode !== "flicker" || this.drawn !== mode) this.flicker(!still);
     this.drawn = mode;
     if (document.activeElement.hidden) this.lenses.focus({ preventScroll: true });

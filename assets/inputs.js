@@ -283,7 +283,7 @@ VRThinker.intro = ({ steps, facts: [onServer, onOwnMachine], links, loop }) => {
 
 /** A silent loop and a button that holds it; whoever asked for less motion starts it themselves. */
 VRThinker.recording = ({ folder, label }) => {
-  const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  const calm = VRThinker.isCalm();
   const src = `${folder}/${document.body.classList.contains("dark") ? "dark" : "light"}.mp4`;
   const loop = { muted: true, loop: true, playsInline: true, preload: "auto" };
   const video = make("video", { ...loop, src, ariaLabel: label });

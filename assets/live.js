@@ -172,13 +172,13 @@ VRThinker.Follow = class {
     const { top } = document.getElementById("run").getBoundingClientRect();
     const distance = top - VRThinker.coveredHeight();
     if (distance < -8 || top > window.innerHeight * 0.5) this.scroll(distance, true);
-    const { scrollY } = window;
-    const check = () => window.scrollY === scrollY && this.showOutcome(false);
-    if (again) setTimeout(check, 500); // the players may come only now, and cover more
+    // A browser that holds the turns in place scrolls past a verdict that was put above them.
+    const check = () => requestAnimationFrame(() => this.showOutcome(false));
+    if (again) requestAnimationFrame(check);
   }
 
   /** Scroll by so much, a leap in a glide, which ends where the person presses or scrolls. */
-  scroll(distance, atOnce = matchMedia("(prefers-reduced-motion: reduce)").matches) {
+  scroll(distance, atOnce = VRThinker.isCalm()) {
     const glides = !atOnce && (this.gliding || Math.abs(distance) > VRThinker.LEAP);
     cancelAnimationFrame(this.gliding);
     this.gliding = 0;
@@ -341,7 +341,7 @@ VRThinker.Replay = class {
     this.tick();
   }
 
-  /** Show its verdict, wherever the person has scrolled. The focus leaves the button that goes. */
+  /** Show the verdict, even if the person has scrolled. The focus leaves the vanishing button. */
   end() {
     const { activeElement: focused } = document;
     this.at = Infinity;
@@ -408,8 +408,7 @@ VRThinker.Replay = class {
 
   /** The turn with that share of its words; whoever asked for less motion gets them all at once. */
   written(turn, share, letters) {
-    const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
-    if (share >= (calm ? 0 : 1)) return turn;
+    if (share >= (VRThinker.isCalm() ? 0 : 1)) return turn;
     const parts = [];
     let left = letters;
     for (const [heading, text] of turn.parts) {
@@ -431,7 +430,7 @@ VRThinker.Replay = class {
 };
 
 /** ms for which a whole request stands: 0.8 s of it in sight, after a glide if there is one. */
-VRThinker.stands = () => (matchMedia("(prefers-reduced-motion: reduce)").matches ? 800 : 1200);
+VRThinker.stands = () => (VRThinker.isCalm() ? 800 : 1200);
 
 /* Holds a turn back until the request for its frames has stood, however fast the judge writes. */
 VRThinker.Hold = class {

@@ -374,7 +374,7 @@ VRThinker.FolderList = class extends VRThinker.RunList {
     }
   }
 
-  /** Who comes back to the list sees the row that is shown. Counts on their way block no filter. */
+  /** Who comes back sees the row that is shown. Every filter can be pressed until counts come. */
   load() {
     this.isOld = true;
     const isBack = !this.seen && this.find(VRThinker.trace.address);

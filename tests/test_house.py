@@ -39,7 +39,7 @@ REACHED = {
     "modules with one importer": 28,
     "folders of the core": 11,
     "levels below the core": 1,
-    "test lines": 45_037,
+    "test lines": 45_036,
     "js and css lines": 4_873,
     "js and css files": 16,
     "README bytes": 13_931,
