@@ -214,14 +214,20 @@ def serve(chosen: argparse.Namespace, folder: Path) -> None:
         judges.wait_all()  # the process with the GPU is forked and has only weights loaded before
     try:
         served = page.launch_options(names, on_space, chosen.root_path)
-        page.blocks().launch(server_name=chosen.host, server_port=chosen.port, **served)
+        where = {"server_name": chosen.host, "server_port": chosen.port}
+        blocks = page.blocks()
+        _, address, _ = blocks.launch(**where, **served, quiet=True, prevent_thread_lock=True)
+        # Flushed, because a log file is no terminal: its buffer would keep the address
+        print(f"The page is at {address} (Ctrl+C ends it).", flush=True)
+        blocks.block_thread()
     finally:
         page.close()
 
 
 def main() -> None:
-    """Serve from a temporary folder. It is removed at the end, also after SIGTERM."""
-    signal.signal(signal.SIGTERM, _exit)
+    """Serve from a temporary folder. It is removed at the end, also after a signal."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _exit)
     with owned_folder("vr-thinker-page-") as folder:
         chosen = options()
         check_address(chosen.host, chosen.port)
@@ -230,7 +236,8 @@ def main() -> None:
 
 def _exit(*_: object) -> NoReturn:
     # A second signal must not interrupt the removal of files.
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     sys.exit(0)
 
 

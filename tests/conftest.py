@@ -88,6 +88,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.browser)
 
 
+def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
+    """Name a failed test at once, not only at the end."""
+    if not report.failed:
+        return None
+    kind = "failed" if report.when == "call" else "error"
+    return kind, f"\n{kind.upper()} {report.nodeid}\n", kind.upper()
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Before the first test: is there a browser for those that need one?"""
     wanted = any("chromium" in getattr(item, "fixturenames", ()) for item in session.items)

@@ -56,7 +56,6 @@ class Server:
         self._environment = {
             **os.environ,
             "TMPDIR": str(folder),
-            "PYTHONUNBUFFERED": "1",
             **(variables or {}),
         }
         self._start_app = fork_app if forked else start_app
