@@ -1,4 +1,4 @@
-"""The command line: `python -m vrthinker_core COMMAND`.
+"""The command line: `vrthinker COMMAND`, or `python -m vrthinker_core COMMAND`.
 
 Exit status: 0 with a verdict (or after finished work), 3 without a verdict (or without a row to
 write), 2 for bad input with one line on standard error, 130 after Ctrl+C or SIGTERM.
@@ -16,7 +16,7 @@ from typing import Annotated, Any
 from rich.console import Console
 from typer import Argument, Exit, Option, Typer
 
-from vrthinker_core.__about__ import asset
+from vrthinker_core.__about__ import __version__, asset
 from vrthinker_core.backends import open_backend
 from vrthinker_core.branch_plan import BranchPlan, Changes, plan_branch
 from vrthinker_core.commands.arguments import (
@@ -85,13 +85,7 @@ def read_plan(
     return plan
 
 
-app = Typer(
-    name="python -m vrthinker_core",
-    help="Compare two videos made from one prompt, and see why.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
+app = Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
 NO_VERDICT, BAD_INPUT = 3, 2  # Exit status
 INPUT_FAULTS = [error.__name__ for error in (BadInput, VideoError, DecoderDied, VideoUnavailable)]
@@ -134,6 +128,22 @@ def main() -> None:
         sys.exit(code if isinstance(code, int) else 0)
     print_error(sentence)
     sys.exit(BAD_INPUT)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(f"vrthinker {__version__}")
+        raise Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        Option("--version", callback=_print_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """Compare two videos made from one prompt, and see why."""
 
 
 @app.command()
