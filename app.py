@@ -228,10 +228,17 @@ def main() -> None:
     """Serve from a temporary folder. It is removed at the end, also after a signal."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _exit)
-    with owned_folder("vr-thinker-page-") as folder:
-        chosen = options()
-        check_address(chosen.host, chosen.port)
-        serve(chosen, folder)
+    try:
+        with owned_folder("vr-thinker-page-") as folder:
+            chosen = options()
+            check_address(chosen.host, chosen.port)
+            serve(chosen, folder)
+    except SystemExit as ended:
+        if ended.code:
+            raise
+        # Python's own end aborts if a thread is still opening a judge: torch calls terminate
+        sys.stdout.flush()
+        os._exit(0)
 
 
 def _exit(*_: object) -> NoReturn:

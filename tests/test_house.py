@@ -1,4 +1,7 @@
-"""How large the house is. Each number was reached and may only sink; `python -m tests.test_house` prints the table."""
+"""How large the house is: nobody keeps a large one in mind. `python -m tests.test_house` prints the table.
+
+Each number was reached and may only sink. A fix or a small feature fits into the 2 % of room above it.
+"""
 
 from __future__ import annotations
 
@@ -45,6 +48,7 @@ REACHED = {
     "README bytes": 13_931,
     "package READMEs, bytes": 24_029,
 }
+ROOM = 1.02
 WALKED = {"command line": 35, "page": 43}
 """Files of the core of which a function runs in one comparison of two turns."""
 
@@ -152,9 +156,9 @@ def connect(address: str) -> Client:
 
 
 def test_the_house_has_not_grown() -> None:
-    """Lower a number once it has sunk. Only an issue may raise one."""
+    """Lower a number once it has sunk. Whoever needs more room says what for (`.github/CONTRIBUTING.md`)."""
     found = measured()
-    assert {name: number for name, number in found.items() if number > REACHED[name]} == {}
+    assert {name: each for name, each in found.items() if each > ROOM * REACHED[name]} == {}
 
 
 @pytest.mark.parametrize("way", WALKED)

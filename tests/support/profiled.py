@@ -31,19 +31,24 @@ def main(core: str, out: str, when: str, program: str, *arguments: str) -> None:
         ):
             seen.add(code.co_filename)
 
+    def write(*_: object) -> None:
+        counting.clear()
+        Path(out).write_text(json.dumps(sorted(seen)))
+
     signal.signal(signal.SIGUSR1, lambda *_: counting.set())
-    signal.signal(signal.SIGUSR2, lambda *_: counting.clear())
+    signal.signal(signal.SIGUSR2, write)  # The page's own end runs nothing more
     if when == "now":
         counting.set()
     threading.setprofile(count)
     sys.setprofile(count)
     sys.argv = [program, *arguments]
+    if when == "later":
+        run_path(program, run_name="__main__")
+        return
     try:
-        run_path(program, run_name="__main__") if program.endswith(".py") else run_module(
-            program, run_name="__main__"
-        )
+        run_module(program, run_name="__main__")
     finally:
-        Path(out).write_text(json.dumps(sorted(seen)))
+        write()
 
 
 if __name__ == "__main__":
