@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         reward,
         reward_many,
     )
-    from vrthinker_core.judge import judge, judge_branch
+    from vrthinker_core.judge import compare, judge, judge_branch
     from vrthinker_core.traces import load as load_trace
     from vrthinker_core.types import (
         Dimension,
@@ -101,6 +101,7 @@ __all__ = [
     "areward",
     "areward_many",
     "check_order",
+    "compare",
     "judge",
     "judge_branch",
     "judge_many",

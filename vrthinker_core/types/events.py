@@ -213,6 +213,11 @@ class Run:
     finished: Finished | None = None  # None if the run was killed
 
     @property
+    def labels(self) -> dict[str, int]:
+        """The labels of the verdict, final or provisional: `{"TA": 1, "MQ": 0}`."""
+        return self.finished.verdict.labels if self.finished and self.finished.verdict else {}
+
+    @property
     def final_verdict(self) -> Verdict | None:
         """The final answer's verdict, whole or partial; never a recommended one."""
         return self.finished.verdict if self.finished and not self.finished.provisional else None
