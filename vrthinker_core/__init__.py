@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         VideoError,
         VrThinkerError,
     )
+    from vrthinker_core.evaluation.job import evaluate
     from vrthinker_core.evaluation.reward import (
         ComparedVideos,
         Reward,
@@ -103,6 +104,7 @@ __all__ = [
     "areward_many",
     "check_order",
     "compare",
+    "evaluate",
     "export",
     "judge",
     "judge_branch",
@@ -129,7 +131,7 @@ _MODULES = (
 """The modules of the public names. Each module imports those before it anyway, so a search in this
 order loads nothing more."""
 
-_OWN_MODULES = {"export": "training.trace_folder"}
+_OWN_MODULES = {"evaluate": "evaluation.job", "export": "training.trace_folder"}
 
 _OWN_NAMES = {"load_trace": "load"}  # Public name: name in its module
 

@@ -140,7 +140,7 @@ def test_the_public_names_are_these() -> None:
         "Finished", "FramesShown", "JudgeError", "JudgeEvent", "Opening", "OrderCheck", "OrderEffect", "Preference",
         "Reward", "Run", "ScriptedBackend", "Settings", "Side", "Started", "StopReason", "Swapped", "TextArrived", "Trace",
         "TraceError", "Turn", "TurnEnded", "Verdict", "VideoError", "VideoPair", "Vote", "Voted", "VrThinkerError",
-        "areward", "areward_many", "check_order", "compare", "export", "judge", "judge_branch", "judge_many", "load_trace",
+        "areward", "areward_many", "check_order", "compare", "evaluate", "export", "judge", "judge_branch", "judge_many", "load_trace",
         "open_backend", "plan_branch", "reward", "reward_many",
     ]  # fmt: skip
     assert all(hasattr(vrthinker_core, name) for name in vrthinker_core.__all__)
