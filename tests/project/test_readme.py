@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import runpy
@@ -9,6 +10,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import get_args
 
@@ -132,6 +134,19 @@ def test_every_file_and_module_that_a_readme_names_exists(readme: str) -> None:
         assert any((start / name).exists() for start in (folder, ROOT, CORE)) or any(
             path.name == name for path in folder.rglob("*.yaml")
         ), name
+
+
+def test_help_tells_what_the_fields_of_a_public_class_mean() -> None:
+    """A comment behind a field is seen by nobody who asks Python."""
+    for name in vrthinker_core.__all__:
+        public = getattr(vrthinker_core, name)
+        if not is_dataclass(public):
+            continue
+        known = {field.name for field in fields(public)}
+        assert not re.search(r"^    \w+: [^\n]*  # ", inspect.getsource(public), re.M), name
+        told = inspect.getdoc(public).partition("Attributes:\n")[2]
+        assert set(re.findall(r"^ {4}(\w+):", told, re.M)) <= known, name
+        assert name != "Settings" or len(told.splitlines()) == len(known)
 
 
 def test_the_public_names_are_these() -> None:
