@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from dataclasses import replace
@@ -11,7 +12,8 @@ import pytest
 
 from tests.support.engines import CALL, end_of
 from vrthinker_core.backends import ScriptedBackend
-from vrthinker_core.judge import judge
+from vrthinker_core.errors import BadInput
+from vrthinker_core.judge import compare, judge
 from vrthinker_core.protocols import Concat, Paired, PromptProtocol
 from vrthinker_core.protocols.sanitize import MAX_PROMPT
 from vrthinker_core.traces import load
@@ -40,6 +42,22 @@ def test_the_order_of_events(pair: VideoPair) -> None:
                 e for e in events[:position] if isinstance(e, FramesShown) and e.turn == event.turn
             ]
             assert sooner, "frames come before any text about them"
+
+
+def test_compare_returns_the_trace_that_is_kept_and_raises_nothing_for_a_bad_file(
+    pair: VideoPair, tmp_path: Path
+) -> None:
+    kept, script = tmp_path / "run.json", tmp_path / "script.jsonl"
+    found = compare(pair, ScriptedBackend([ANSWER]), Settings(swap="on"), trace=kept)
+    assert found == load(kept)
+    assert found.labels == {"TA": 1, "MQ": 0, "VQ": 2, "OA": 1}
+    assert [run.labels for run in found.runs] == [found.labels] * 2
+    script.write_text(json.dumps({"reply": ANSWER}))
+    failed = compare(replace(pair, second=tmp_path / "gone.mp4"), f"scripted:{script}")
+    assert failed.finished
+    assert (failed.finished.stop, failed.labels) == (StopReason.FAILED, {})
+    with pytest.raises(BadInput):
+        compare(pair, "no such judge")
 
 
 def test_an_answer_on_the_last_turn_counts_as_forced_and_none_before(pair: VideoPair) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         VideoError,
         VrThinkerError,
     )
+    from vrthinker_core.evaluation.job import evaluate
     from vrthinker_core.evaluation.reward import (
         ComparedVideos,
         Reward,
@@ -31,8 +32,9 @@ if TYPE_CHECKING:
         reward,
         reward_many,
     )
-    from vrthinker_core.judge import judge, judge_branch
+    from vrthinker_core.judge import compare, judge, judge_branch
     from vrthinker_core.traces import load as load_trace
+    from vrthinker_core.training.trace_folder import export
     from vrthinker_core.types import (
         Dimension,
         Preference,
@@ -101,6 +103,9 @@ __all__ = [
     "areward",
     "areward_many",
     "check_order",
+    "compare",
+    "evaluate",
+    "export",
     "judge",
     "judge_branch",
     "judge_many",
@@ -126,6 +131,8 @@ _MODULES = (
 """The modules of the public names. Each module imports those before it anyway, so a search in this
 order loads nothing more."""
 
+_OWN_MODULES = {"evaluate": "evaluation.job", "export": "training.trace_folder"}
+
 _OWN_NAMES = {"load_trace": "load"}  # Public name: name in its module
 
 
@@ -142,7 +149,8 @@ sys.modules[__name__].__class__ = _Package
 if not TYPE_CHECKING:  # Else a type checker believes that every name exists
 
     def __getattr__(name: str) -> object:
-        for module in _MODULES if name in __all__ else ():
+        modules = (_OWN_MODULES[name],) if name in _OWN_MODULES else _MODULES
+        for module in modules if name in __all__ else ():
             if hasattr(
                 found := import_module(f"{__name__}.{module}"), own := _OWN_NAMES.get(name, name)
             ):

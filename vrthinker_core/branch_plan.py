@@ -23,23 +23,29 @@ OTHER_VIDEOS = (
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The changes of a branch, besides its judge; by default none."""
+    """The changes of a branch, besides its judge; by default none.
 
-    frames: tuple[int, ...] = ()  # Shown in the branch's first turn, in the protocol's numbers
-    no_tool: bool = False  # Ask for the answer in the branch's first turn
-    # Memory window of the branch; None keeps the origin's
+    The branch's first turn shows `frames`, in the protocol's numbers, and with `no_tool` the answer
+    is asked for. `window` is the memory window from there on. None keeps the origin's value.
+    """
+
+    frames: tuple[int, ...] = ()
+    no_tool: bool = False
     window: int | Literal["all"] | None = None
-    prompt: str | None = None  # None keeps the origin's
+    prompt: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class BranchPlan:
-    """The plan that `judge_branch` follows, made by `plan_branch`."""
+    """The plan that `judge_branch` follows, made by `plan_branch`.
+
+    `started` is the origin's, `turns` are taken over, and `settings` are those of the own turns.
+    """
 
     branch: Branch
-    started: Started  # `Started` of the origin
-    turns: tuple[Turn, ...]  # Turns that are taken over
-    settings: Settings  # From the branch's first turn on
+    started: Started
+    turns: tuple[Turn, ...]
+    settings: Settings
     prompt: str
 
     def settings_for(self, protocols: Sequence[ProtocolName]) -> Settings:

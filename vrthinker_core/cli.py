@@ -46,7 +46,7 @@ from vrthinker_core.judge import judge_branch
 from vrthinker_core.protocols import make_protocol
 from vrthinker_core.protocols.parser import to_expected
 from vrthinker_core.traces import check_trace_option, load
-from vrthinker_core.training.teaching import RowFilter, RowKind
+from vrthinker_core.training.teaching import RowKind
 from vrthinker_core.types import ProtocolName, Settings, Verdict, VideoPair
 from vrthinker_core.types.events import Event, Finished, Started, Swapped, Voted
 from vrthinker_core.types.messages import Cancelled
@@ -273,7 +273,7 @@ def frames(
     slots: Annotated[str, Option(help="Slots of the video, 0-based, separated by commas.")] = "0",
 ) -> None:
     """Write a judge's frames of these slots, before resizing, and list them."""
-    from vrthinker_core.commands.export_commands import export_frames
+    from vrthinker_core.commands.frames_command import export_frames
 
     with progress("frames") as advance:
         exported = export_frames(video, protocol, read_numbers("--slots", slots), out, advance)
@@ -364,9 +364,9 @@ def export(
     ] = False,
 ) -> None:
     """Write training rows from traces; name skipped traces and the reasons."""
-    from vrthinker_core.commands.export_commands import export_rows
+    from vrthinker_core.training.trace_folder import export as export_rows
 
-    report = export_rows(traces, to, out, RowFilter(voted_only, agreed_only))
+    report = export_rows(traces, to, out, voted_only=voted_only, agreed_only=agreed_only)
     for line in report.skipped:
         print_error(line)
     print(report.line)

@@ -6,14 +6,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from vrthinker_core.backends import open_backend
 from vrthinker_core.backends.base import Backend, GenerationRequest, StreamItem, not_cancelled
 from vrthinker_core.branch_plan import BranchPlan
 from vrthinker_core.comparison import Comparison
 from vrthinker_core.errors import BackendFailed, BackendRefused, BadInput
 from vrthinker_core.text import encodable
 from vrthinker_core.traces import TraceWriter
-from vrthinker_core.types import Settings, VideoPair
-from vrthinker_core.types.events import JudgeEvent, RunEvent, Swapped, TextArrived, turn_events
+from vrthinker_core.types import Settings, Trace, VideoPair
+from vrthinker_core.types.events import (
+    JudgeEvent,
+    RunEvent,
+    Swapped,
+    TextArrived,
+    add_event,
+    turn_events,
+)
 from vrthinker_core.types.messages import MAX_PIECES, Cancelled, Completion
 from vrthinker_core.types.settings import MAX_NUMBER
 from vrthinker_core.video import DecoderPool
@@ -50,6 +58,29 @@ def judge(
     """
     check_opened(backend)
     yield from _record_run(Comparison(pair, backend, settings, cancelled, decoder_pool), trace)
+
+
+def compare(
+    pair: VideoPair,
+    judge: Backend | str | None = None,
+    settings: Settings = Settings(),
+    *,
+    cancelled: Cancelled = not_cancelled,
+    trace: Path | str | None = None,
+    decoder_pool: DecoderPool | None = None,
+) -> Trace:
+    """Compare two videos and return the finished trace, with both runs if `settings.swap`.
+
+    A `judge` named by a word, as on the command line, is opened for this call: give a `Backend` to
+    ask more than once. None is the best judge here. All else is as in `judge`: a bad file raises
+    nothing. Raises `BadInput` for an unknown judge, `JudgeError` for one that cannot be opened.
+    """
+    backend = open_backend(judge) if judge is None or isinstance(judge, str) else judge
+    found: Trace | None = None
+    for event in _record_run(Comparison(pair, backend, settings, cancelled, decoder_pool), trace):
+        found = add_event(found, event)
+    assert found is not None
+    return found
 
 
 def judge_branch(

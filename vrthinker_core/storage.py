@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from vrthinker_core.errors import BadInput
+from vrthinker_core.errors import BadInput, out_of_files
 
 if sys.platform != "win32":
     import fcntl
@@ -134,7 +134,8 @@ def os_errors(failed: str, hint: str = "") -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise BadInput(f"{failed}: {error.strerror or error}.{hint}") from None
+        told = out_of_files(error) or f"{failed}: {error.strerror or error}.{hint}"
+        raise BadInput(told) from None
 
 
 PREFIX, SUFFIX = ".vr-thinker.", ".part"  # Around names of unfinished files

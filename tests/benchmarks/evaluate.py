@@ -22,8 +22,8 @@ from typing import Any
 from tests.benchmarks.tools.options import benchmark_parser
 from tests.evaluation.support.many_rows import evaluate_many, write_many
 from tests.evaluation.support.scripted_runs import run_description, scripted_judge, write_table
+from vrthinker_core.evaluation.job import judge_rows, open_out
 from vrthinker_core.evaluation.local_engine import judge_locally
-from vrthinker_core.evaluation.run import evaluate, open_out
 from vrthinker_core.results.open_dataset import read_dataset
 from vrthinker_core.types import Settings
 
@@ -78,7 +78,7 @@ def measure_clips(folder: Path, rows: int) -> dict[str, float]:
     )
     began = time.perf_counter()
     with open_out(out, run_description(pairs), resume=False):
-        judged = sum(result.judged for result in evaluate(pairs, engine, "scripted", out, {}))
+        judged = sum(result.judged for result in judge_rows(pairs, engine, "scripted", out, {}))
     return {"pairs": judged, "pairs_a_second": round(judged / (time.perf_counter() - began), 2)}
 
 

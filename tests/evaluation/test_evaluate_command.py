@@ -9,8 +9,9 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,8 @@ from tests.evaluation.support.public_files import VIDEOGEN_COLUMNS, mj_row, writ
 from tests.evaluation.support.scripted_runs import answer, made_pairs, made_result, write_table
 from tests.support.small_clips import write_clip
 from tests.test_cli import call
+from vrthinker_core import BadInput, ScriptedBackend
+from vrthinker_core import evaluate as evaluate_in_python
 from vrthinker_core.commands.console import ProgressCounts, pair_progress
 from vrthinker_core.drawn.video_files import write_pairs
 from vrthinker_core.results.result import (
@@ -141,6 +144,39 @@ def test_a_folder_in_which_the_judges_path_was_kept_relative_goes_on(
     assert evaluate("csv", table, judge="scripted:script.jsonl")[0] == 0
     write_run(evaluate.out, replace(read_run(evaluate.out), judge="scripted:script.jsonl"))
     assert evaluate("csv", table, "--resume", judge="scripted:script.jsonl")[0] == 0
+
+
+def test_in_python_the_folder_and_the_figures_are_the_same(
+    evaluate: Evaluate, tmp_path: Path
+) -> None:
+    table, out, rows = write_table(tmp_path / "set", 3, broken=[2]), tmp_path / "python", []
+    judge = ScriptedBackend([answer("whatever")])
+    assert evaluate("csv", table)[0] == 0
+
+    def run(**options: Any) -> dict[str, Any]:
+        found = evaluate_in_python(
+            "csv",
+            table,
+            judge,
+            out=out,
+            on_result=lambda each: rows.append(each.pair.row),
+            **options,
+        )
+        return json.loads(json.dumps(asdict(found)))
+
+    figures, told = run(), json.loads((evaluate.out / "report.json").read_text("utf-8"))["summary"]
+    del figures["costs"], told["costs"]  # They have times
+    assert figures == told
+    files = [
+        {path.relative_to(folder) for path in folder.rglob("*")} for folder in (evaluate.out, out)
+    ]
+    assert files[0] == files[1]
+    with pytest.raises(BadInput, match="holds this evaluation already"):
+        run()
+    assert run(resume=True)["counts"] == figures["counts"]
+    assert sorted(rows) == [1, 2, 3], "each once"
+    with pytest.raises(BadInput, match="the name of the judge"):
+        run(engine="ray")
 
 
 def test_pairs_without_a_verdict_are_told_from_those_with_one(

@@ -21,8 +21,8 @@ from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.drawn.teacher import play_teacher
 from vrthinker_core.drawn.world import draw_pair
 from vrthinker_core.errors import BackendRefused, ServerUnavailable
+from vrthinker_core.evaluation.job import judge_rows
 from vrthinker_core.evaluation.local_engine import judge_locally, judge_pair
-from vrthinker_core.evaluation.run import evaluate
 from vrthinker_core.protocols import make_protocol
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.open_dataset import read_dataset
@@ -244,7 +244,7 @@ def test_once_cancelled_those_in_hand_end_as_cancelled(tmp_path: Path, batch: bo
     judge, settings = scripted_judge(batch=batch, pause=0.02), Settings(swap="on")
     how = {"backend": judge, "settings": settings, "out": tmp_path, "concurrency": 2}
     engine = partial(judge_locally, **how, cancelled=stopped)  # type: ignore[arg-type]
-    for result in evaluate(pairs, engine, "scripted", tmp_path, {}, stopped):
+    for result in judge_rows(pairs, engine, "scripted", tmp_path, {}, stopped):
         results.append(result)
     kept = list(read_results(tmp_path / RESULTS))
     assert 2 <= len(kept) < 9

@@ -20,12 +20,14 @@ from tests.evaluation.support.scripted_runs import (
 from tests.support.file_limit import file_limit, open_file_limit
 from vrthinker_core import __version__
 from vrthinker_core.errors import BadInput
-from vrthinker_core.evaluation.job import EvaluationJob, estimate, take_sample
-from vrthinker_core.evaluation.run import (
+from vrthinker_core.evaluation.job import (
     Engine,
-    evaluate,
+    EvaluationJob,
+    estimate,
+    judge_rows,
     open_out,
     results_so_far,
+    take_sample,
     write_final_table,
 )
 from vrthinker_core.results.layout import EvaluationPair
@@ -53,7 +55,7 @@ def run(
     out: Path,
     stopped: Callable[[], bool] = lambda: False,
 ) -> list[PairResult]:
-    return list(evaluate(pairs, engine, "scripted", out, results_so_far(pairs, out), stopped))
+    return list(judge_rows(pairs, engine, "scripted", out, results_so_far(pairs, out), stopped))
 
 
 def failing(fault: str) -> Engine:
@@ -72,7 +74,7 @@ def never(pairs: Iterable[EvaluationPair]) -> Iterator[PairResult]:
 
 def test_a_result_is_on_the_disk_before_the_next_pair_is_judged(tmp_path: Path) -> None:
     seen = []
-    for result in evaluate(PAIRS, made_results, "scripted", tmp_path, {}):
+    for result in judge_rows(PAIRS, made_results, "scripted", tmp_path, {}):
         seen.append(result)
         assert list(read_results(tmp_path / RESULTS)) == seen
     assert [result.pair for result in seen] == PAIRS

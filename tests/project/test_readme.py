@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import runpy
@@ -9,6 +10,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import get_args
 
@@ -149,14 +151,27 @@ def test_every_file_and_module_that_a_readme_names_exists(readme: str) -> None:
         ), name
 
 
+def test_help_tells_what_the_fields_of_a_public_class_mean() -> None:
+    """A comment behind a field is seen by nobody who asks Python."""
+    for name in vrthinker_core.__all__:
+        public = getattr(vrthinker_core, name)
+        if not is_dataclass(public):
+            continue
+        known = {field.name for field in fields(public)}
+        assert not re.search(r"^    \w+: [^\n]*  # ", inspect.getsource(public), re.M), name
+        told = inspect.getdoc(public).partition("Attributes:\n")[2]
+        assert set(re.findall(r"^ {4}(\w+):", told, re.M)) <= known, name
+        assert name != "Settings" or len(told.splitlines()) == len(known)
+
+
 def test_the_public_names_are_these() -> None:
     assert sorted(vrthinker_core.__all__) == [
         "Backend", "BadInput", "Branch", "BranchPlan", "Changes", "CheckpointError", "ComparedVideos", "Dimension", "Event",
         "Finished", "FramesShown", "JudgeError", "JudgeEvent", "Opening", "OrderCheck", "OrderEffect", "Preference",
         "Reward", "Run", "ScriptedBackend", "Settings", "Side", "Started", "StopReason", "Swapped", "TextArrived", "Trace",
         "TraceError", "Turn", "TurnEnded", "Verdict", "VideoError", "VideoPair", "Vote", "Voted", "VrThinkerError",
-        "areward", "areward_many", "check_order", "judge", "judge_branch", "judge_many", "load_trace", "open_backend",
-        "plan_branch", "reward", "reward_many",
+        "areward", "areward_many", "check_order", "compare", "evaluate", "export", "judge", "judge_branch", "judge_many", "load_trace",
+        "open_backend", "plan_branch", "reward", "reward_many",
     ]  # fmt: skip
     assert all(hasattr(vrthinker_core, name) for name in vrthinker_core.__all__)
     assert {event.__name__ for event in get_args(RunEvent)} <= set(vrthinker_core.__all__)

@@ -18,10 +18,9 @@ from tests.test_cli import ROOT
 from tests.test_cli import run as run_command
 from tests.training.labelled_pairs.support import PAIRED, SAID, numbered_rows, write_table
 from tests.training.test_token_rows import nano
-from vrthinker_core import ScriptedBackend
+from vrthinker_core import ScriptedBackend, export
 from vrthinker_core.backends.base import Conversation
 from vrthinker_core.backends.transformers_local import TransformersBackend
-from vrthinker_core.commands.export_commands import export_rows
 from vrthinker_core.drawn.world import DrawnPair
 from vrthinker_core.errors import BackendRefused, BadInput
 from vrthinker_core.results.open_dataset import read_dataset
@@ -32,7 +31,7 @@ from vrthinker_core.training.pair_set import DrawnPairSet, VideoPairSet, kept_ro
 from vrthinker_core.training.rollouts import Rollout, play
 from vrthinker_core.training.sft_data import open_ready_runs, taught_pairs
 from vrthinker_core.training.teacher import TeacherJob, run_teacher, scripted_teacher
-from vrthinker_core.training.teaching import NotForTraining, RowFilter
+from vrthinker_core.training.teaching import NotForTraining
 from vrthinker_core.training.token_rows import token_rows
 from vrthinker_core.types import Preference, ProtocolName, Settings, Verdict
 from vrthinker_core.video.thumbnails import jpeg_size
@@ -191,7 +190,7 @@ def test_outside_its_scope_a_teacher_is_learnt_from_and_its_traces_have_no_verdi
         trace = load(tmp_path / "out" / outcome.file)
         assert (trace.finished.outside_scope, trace.finished.verdict) == (True, None)
         assert trace.last_labels == Verdict(*map(Preference, (1, 2, 2, 1)))
-    export_rows([tmp_path / "out"], "preferences", tmp_path / "rows.jsonl", RowFilter())
+    export([tmp_path / "out"], "preferences", tmp_path / "rows.jsonl")
     rows = list(map(json.loads, (tmp_path / "rows.jsonl").read_text("utf-8").splitlines()))
     assert [(row["dimension"], row["source"]) for row in rows] == [("TA", "person")] * 2, (
         "those of the table, and no other"
@@ -275,8 +274,8 @@ def test_the_command_says_what_can_be_learnt_from_and_others_learn_from_it(tmp_p
     refused = run_command(*asked, "--data", "drawn:1")
     endless = "Drawn pairs never end: say how many with --pairs."
     assert (refused.returncode, refused.stderr.strip()) == (2, endless)
-    assert export_rows([out], "sft", rows, RowFilter()).rows == 1, "a wrong label teaches nothing"
-    assert export_rows([out], "rl", rows, RowFilter()).rows == 2
+    assert export([out], "sft", rows).rows == 1, "a wrong label teaches nothing"
+    assert export([out], "rl", rows).rows == 2
     written = [json.loads(line) for line in rows.read_text("utf-8").splitlines()]
     assert [row["answer"] for row in written] == [f"TA=1, VQ=0, MQ={n}, OA=1" for n in (1, 2)]
     assert all(Path(path).is_file() for row in written for path in row["image"])

@@ -37,10 +37,14 @@ from vrthinker_core.evaluation.figures import (
     share_with_interval,
     value_of,
 )
-from vrthinker_core.evaluation.job import EvaluationJob, take_sample
+from vrthinker_core.evaluation.job import (
+    EvaluationJob,
+    open_out,
+    results_so_far,
+    take_sample,
+    write_final_table,
+)
 from vrthinker_core.evaluation.job import estimate as estimate_whole
-from vrthinker_core.evaluation.run import evaluate as run_evaluation
-from vrthinker_core.evaluation.run import open_out, results_so_far, write_final_table
 from vrthinker_core.evaluation.video_table import VideoTable, read_videos
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.open_dataset import read_dataset, take_some
@@ -213,15 +217,11 @@ def evaluate(
 def _judge(
     job: EvaluationJob, pairs: Sequence[EvaluationPair], stopped: Callable[[], bool]
 ) -> ProgressCounts:
-    done = results_so_far(pairs, job.out)
-    before = [done[pair.id] for pair in pairs if pair.id in done]
+    before, results = job.start(pairs, stopped)
     failed = sum(not (result.judged or result.left_out) for result in before)
-    if len(before) == len(pairs):
-        return ProgressCounts(len(pairs), len(pairs))
-    name, engine = job.open_engine(stopped)
     counts = ProgressCounts(len(pairs), len(before), failed)
     with pair_progress(counts) as add:
-        for result in run_evaluation(pairs, engine, name, job.out, done, stopped):
+        for result in results:
             add(result)
     counts.seconds = time.monotonic() - counts.begun
     return counts

@@ -17,11 +17,10 @@ from vrthinker_core.__about__ import asset
 from vrthinker_core.backends import Backend, ScriptedBackend
 from vrthinker_core.drawn.video_files import write_video
 from vrthinker_core.drawn.world import draw_pair
-from vrthinker_core.judge import judge
+from vrthinker_core.judge import compare
 from vrthinker_core.storage import os_errors
-from vrthinker_core.traces import load, to_json
+from vrthinker_core.traces import to_json
 from vrthinker_core.types import Settings, VideoPair
-from vrthinker_core.types.events import Finished
 
 SIZE = 336  # pixels per side of a clip: crisp in the page's players, small in the repository
 
@@ -200,13 +199,12 @@ def record_examples(
             notes.append(f"Footage: {source.read_text('utf-8').partition(chr(10))[0]}.")
         scripted = ScriptedBackend(example.script, notes=tuple(notes)) if example.script else None
         backend = scripted or judge_backend
-        *_, end = judge(pair, backend, example.settings, trace=folder / "trace.json")
-        assert isinstance(end, Finished)
+        run = compare(pair, backend, example.settings, trace=(path := folder / "trace.json"))
+        end = run.finished
+        assert end is not None
         if scripted:
-            path = folder / "trace.json"
-            path.write_bytes(to_json(replace(load(path), finished=replace(end, scripted=True))))
-        labels = end.verdict.labels if end.verdict is not None else {}
-        line = f"{example.name}: {end.stop.value}, judged {labels}, true {true}"
+            path.write_bytes(to_json(replace(run, finished=replace(end, scripted=True))))
+        line = f"{example.name}: {end.stop.value}, judged {run.labels}, true {true}"
         yield f"{line} {end.error}".rstrip()
     progress(len(EXAMPLES), len(EXAMPLES))
 

@@ -1,4 +1,4 @@
-"""Calibration, cost, position bias, and figures by generator and clip length."""
+"""Calibration, cost, position bias, and figures by generator."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -269,16 +269,6 @@ class GeneratorScore:
     people_wins: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class LengthGroup:
-    """Pairs whose longer clip lasts `low` to `high` seconds; None: open."""
-
-    low: float
-    high: float | None
-    pairs: int  # that people labelled
-    tau: IntervalEstimate
-
-
 def by_generators(table: LabelTable, dimension: Dimension) -> tuple[GeneratorPair, ...]:
     """Compute every two paired generators, alphabetically; () if unknown."""
     groups: dict[tuple[str, str], list[int]] = defaultdict(list)
@@ -326,19 +316,3 @@ def _wins(labels: LabelColumn, turned: Sequence[bool]) -> float | None:
 def _share(ratio: Ratio) -> float | None:
     above, below = float(ratio[0].sum()), float(ratio[1].sum())
     return above / below if below else None
-
-
-def by_length(table: LabelTable, dimension: Dimension) -> tuple[LengthGroup, ...]:
-    """Compute every bin with labelled pairs whose videos could be opened."""
-    seconds = [max(result.clip_seconds or (np.nan,)) for result in table.results]
-    lengths, labelled = np.array(seconds), table.labelled(dimension)
-    correct = right(table.people[dimension], table.judge[dimension])
-    ratios: dict[tuple[float, float], Ratio] = {}
-    for low, high in pairwise((0.0, 2.0, 4.0, 6.0, 10.0, 20.0, np.inf)):
-        rows = labelled & (lengths >= low) & (lengths < high)
-        ratios[low, high] = (correct * rows, rows)
-    return tuple(
-        LengthGroup(low, None if high == np.inf else high, int(ratios[low, high][1].sum()), tau)
-        for (low, high), tau in estimate_ratios(ratios, table.prompts).items()
-        if tau
-    )

@@ -56,7 +56,7 @@ def evaluation_page(summary: Summary, results: Sequence[PairResult]) -> str:
         ("Order of the videos", _order(summary)),
         ("Overall against its parts", _overall(summary)),
         ("Turns and cost", _costs(summary)),
-        ("Generators and lengths", _groups(summary)),
+        ("Generators", _generators(summary)),
         ("Not judged", not_judged_section(results)),
     ]
     return render_page(f"{summary.judge}{on}", _lead(summary), sections)
@@ -323,8 +323,8 @@ def _costs(summary: Summary) -> Html:
     )
 
 
-def _groups(summary: Summary) -> Html:
-    """Show figures by generator, and by length of the clips."""
+def _generators(summary: Summary) -> Html:
+    """Show how often each generator wins, alone and against each other one."""
     name = DIMENSION_NAMES[summary.dimension]
     sides = ("pairs", "judge says", "people say")
     scores: list[HtmlRow] = [
@@ -339,15 +339,9 @@ def _groups(summary: Summary) -> Html:
         ]
         for each in summary.generator_pairs
     ]
-    lengths = []
-    for span in summary.lengths:
-        to = " s and more" if span.high is None else f" to {span.high:g} s"
-        label = f"{span.low:g}{to}, {count(span.pairs, 'pair')}"
-        lengths += estimate_bars([(label, span.tau)])
     wins = f"{name}: how often the first of two generators wins"
     return join(
         sortable_table(f"{name}: how often each generator wins", ("generator", *sides), scores),
         sortable_table(wins, ("generators", *sides, "tau", "diff"), pairs),
         remark("A tie is half a win.") if scores or pairs else "",
-        plots(interval_bars(f"tau by seconds of the longer clip, {name.lower()}", lengths)),
     )

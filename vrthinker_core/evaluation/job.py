@@ -1,37 +1,171 @@
-"""An evaluation as it was asked for, and its estimate."""
+"""An evaluation: its folder, its judge, the results that it keeps, its figures, its estimate."""
+
+from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
+from itertools import chain, takewhile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from vrthinker_core.errors import BadInput
+from vrthinker_core.backends import Backend, default_choice, open_backend
+from vrthinker_core.backends.base import not_cancelled
+from vrthinker_core.errors import BadInput, VideoError
 from vrthinker_core.evaluation.local_engine import judge_locally
-from vrthinker_core.evaluation.run import Engine
 from vrthinker_core.results.layout import EvaluationPair
+from vrthinker_core.results.open_dataset import read_dataset, take_some
 from vrthinker_core.results.result import (
+    RESULTS,
+    ROW_FAULT,
+    RUN,
+    TABLE,
+    TRACES,
     EvaluationRun,
     PairResult,
+    ResultFile,
     RunStart,
+    broken_row,
     check_pyarrow,
+    final_results,
     installed_versions,
+    latest_results,
     pairs_digest,
+    read_run,
     resolved_judge,
+    write_run,
+    write_table,
 )
-from vrthinker_core.storage import allow_pairs
+from vrthinker_core.storage import allow_pairs, hold_folder, os_errors, remove_parts
 from vrthinker_core.text import encodable
 from vrthinker_core.types import Settings
+from vrthinker_core.types.messages import Cancelled
 from vrthinker_core.types.progress import count, duration
+
+if TYPE_CHECKING:
+    from vrthinker_core.evaluation.summary import Summary
+
+Engine = Callable[[Iterable[EvaluationPair]], Iterator[PairResult]]
+"""Judges pairs and gives results as they come, in any order; one for each pair."""
+
+
+@contextmanager
+def open_out(
+    out: Path, run: EvaluationRun, *, resume: bool, pairs: Iterable[EvaluationPair] = ()
+) -> Iterator[Path]:
+    """Prepare the folder `out` and hold it until the block ends.
+
+    If the process dies, the folder is free again. `resume` continues the same run, or begins one in
+    an empty folder. The run counts as the same if only broken rows of the data set have changed;
+    `pairs` holds the whole data set. Raises BadInput for a folder that another process writes,
+    that holds anything else, or that holds a run and is not to be resumed.
+    """
+    with ExitStack() as held:
+        with os_errors(f"Cannot write to {out}"):
+            out.mkdir(parents=True, exist_ok=True)
+            held.enter_context(hold_folder(out))
+            remove_parts(out)
+            before = _earlier_run(out, run, resume, pairs)
+            write_run(out, replace(run, starts=(*(before.starts if before else ()), *run.starts)))
+            (out / TRACES).mkdir(exist_ok=True)
+        yield out
+
+
+def _earlier_run(
+    out: Path, run: EvaluationRun, resume: bool, pairs: Iterable[EvaluationPair]
+) -> EvaluationRun | None:
+    """Read the run in the folder; None if nothing was judged. Raises BadInput."""
+    if not any(out.iterdir()):
+        return None
+    if not (out / RUN).exists():
+        raise BadInput(f"{out} holds other files and no evaluation: name a new folder with --out.")
+    before, judged = read_run(out), (out / RESULTS).exists()
+    if before.digest != run.digest:
+        # The data set with its broken rows as they were when they got their results
+        last = latest_results(out / RESULTS).items()
+        broken = {name: result.pair for name, result in last if result.fault == ROW_FAULT}
+        if pairs_digest(broken.get(pair.id, pair) for pair in pairs) == before.digest:
+            before = replace(before, digest=run.digest)
+    difference = before.difference(run)
+    if (difference or not resume) and not judged:
+        return None  # a start that was refused before its first pair
+    if difference:
+        raise BadInput(
+            f"{out} holds another evaluation, with {difference}: name a new folder with --out."
+        )
+    if not resume:
+        raise BadInput(
+            f"{out} holds this evaluation already: go on with --resume, or name a new folder with "
+            "--out."
+        )
+    return before
+
+
+def results_so_far(pairs: Iterable[EvaluationPair], out: Path) -> dict[str, PairResult]:
+    """Read the results that count, by the ids of their pairs.
+
+    A transient failure does not count, nor does a broken row that has been mended: these are judged
+    again. So is a video that cannot be read, if an earlier version kept the result and did not say
+    which one it is. Raises BadInput for a file that holds anything else.
+    """
+    mended = {pair.id for pair in pairs if not pair.fault}
+    return {
+        name: result
+        for name, result in latest_results(out / RESULTS).items()
+        if not (result.is_transient or (result.fault == ROW_FAULT and name in mended))
+        and (result.unreadable or result.fault != VideoError.__name__)
+    }
+
+
+def judge_rows(
+    pairs: Sequence[EvaluationPair],
+    engine: Engine,
+    judge: str,
+    out: Path,
+    done: Mapping[str, PairResult],
+    stopped: Callable[[], bool] = not_cancelled,
+) -> Iterator[PairResult]:
+    """Judge what is not `done`; gives each result once `out` keeps it.
+
+    A broken row, or one that is left out, has a result at once, in the name of `judge`. Once
+    `stopped`, no pair is begun any more, and pairs in hand are kept only if they have a result.
+    Raises BadInput if the folder cannot be written.
+    """
+    left = [pair for pair in pairs if pair.id not in done]
+    broken = [broken_row(pair, judge) for pair in left if pair.fault or pair.left_out]
+    sound = [pair for pair in left if not (pair.fault or pair.left_out)]
+    judged = engine(takewhile(lambda _: not stopped(), sound))
+    with os_errors(f"Cannot write to {out}"):
+        file = ResultFile(out / RESULTS)
+    try:
+        for result in chain(broken, judged):
+            if result.is_transient and not result.judged and stopped():
+                continue
+            with os_errors(f"Cannot write to {out}"):
+                file.append(result)
+            yield result
+    finally:
+        with os_errors(f"Cannot write to {out}"):
+            file.close()
+
+
+def write_final_table(out: Path, pairs: Iterable[EvaluationPair]) -> list[PairResult]:
+    """Write the table of these pairs' results, and give them by row. Raises BadInput."""
+    chosen = {pair.id for pair in pairs}
+    results = [result for result in final_results(out / RESULTS) if result.pair.id in chosen]
+    with os_errors(f"Cannot write to {out}"):
+        write_table(results, out / TABLE)
+    return results
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluationJob:
     """Who judges, how and where. Raises BadInput for wrong values or a missing package."""
 
-    judge: str  # as it was chosen
+    judge: Backend | str  # open, or as it was chosen
     settings: Settings
     out: Path
     concurrency: int
@@ -44,6 +178,8 @@ class EvaluationJob:
             )
         if self.engine != "local" and self.engine.partition(":")[0] != "ray":
             raise BadInput(f"There is no engine {self.engine!r}. Choose local, ray or ray:ADDRESS.")
+        if self.engine != "local" and not isinstance(self.judge, str):
+            raise BadInput("A cluster opens its judges itself: give the name of the judge.")
         check_pyarrow()
         if self.engine == "local":
             allow_pairs(self.concurrency)
@@ -54,7 +190,8 @@ class EvaluationJob:
         """Describe the run for its folder; `pairs` are the whole data set."""
         at = datetime.now(UTC).isoformat(timespec="seconds")
         start = RunStart(at, self.engine, self.concurrency, limit, installed_versions())
-        where, judge = encodable(str(path)), resolved_judge(self.judge)
+        where, own = encodable(str(path)), self.judge
+        judge = resolved_judge(own if isinstance(own, str) else own.name)
         return EvaluationRun(
             dataset, where, len(pairs), pairs_digest(pairs), judge, self.settings, (start,)
         )
@@ -70,16 +207,64 @@ class EvaluationJob:
             "concurrency": self.concurrency,
         }
         if self.engine == "local":
-            from vrthinker_core.backends import open_backend
-
-            backend = open_backend(self.judge)
+            backend = open_backend(self.judge) if isinstance(self.judge, str) else self.judge
             return backend.name, partial(judge_locally, backend=backend, cancelled=stopped, **how)
         from vrthinker_core.evaluation.ray_engine import judge_on_ray
 
         address = self.engine.partition(":")[2] or None
-        return self.judge, partial(
-            judge_on_ray, judge=self.judge, address=address, stopped=stopped, **how
-        )
+        judge = str(self.judge)
+        return judge, partial(judge_on_ray, judge=judge, address=address, stopped=stopped, **how)
+
+    def start(
+        self, pairs: Sequence[EvaluationPair], stopped: Cancelled
+    ) -> tuple[list[PairResult], Iterator[PairResult]]:
+        """Return earlier results, and judge the other pairs; opens the judge if any is left."""
+        done = results_so_far(pairs, self.out)
+        before = [done[pair.id] for pair in pairs if pair.id in done]
+        if len(before) == len(pairs):
+            return before, iter(())
+        name, engine = self.open_engine(stopped)
+        return before, judge_rows(pairs, engine, name, self.out, done, stopped)
+
+
+def evaluate(
+    dataset: str,
+    path: Path | str,
+    judge: Backend | str | None = None,
+    settings: Settings = Settings(),
+    *,
+    out: Path | str,
+    limit: int | None = None,
+    concurrency: int = 8,
+    engine: str = "local",
+    resume: bool = False,
+    on_result: Callable[[PairResult], object] = lambda _: None,
+) -> Summary:
+    """Judge a labelled data set and return its figures, as the command `evaluate` does.
+
+    `dataset` is the layout of `path`: "videogen-reward", "genai-bench", "mj-bench-video" or "csv".
+    `judge` is as in `compare`. `limit` takes only so many pairs, `concurrency` of them at a time.
+    `engine` is "local", or "ray" or "ray:ADDRESS" for a cluster. `on_result` gets each new result.
+
+    Writes `run.json`, `results.jsonl`, `results.parquet`, `traces/`, `report.html` and
+    `report.json` into `out`: a new folder, or with `resume` that of the same evaluation. A pair
+    that fails is counted. Raises `BadInput` for a wrong argument, and for a data set or folder that
+    cannot be used, and `JudgeError` for a judge that cannot be opened.
+    """
+    from vrthinker_core.evaluation.summary import summarize
+    from vrthinker_core.evaluation.write_report import write_report
+
+    path, out = Path(path), Path(out)
+    job = EvaluationJob(judge or default_choice(), settings, out, concurrency, engine)
+    whole = read_dataset(dataset, path)
+    run, pairs = job.describe(dataset, path, whole, limit), take_some(whole, limit)
+    with open_out(out, run, resume=resume, pairs=whole):
+        for result in job.start(pairs, not_cancelled)[1]:
+            on_result(result)
+        results = write_final_table(out, pairs)
+    summary = summarize(results, data_set=dataset)
+    write_report(out, summary, results)
+    return summary
 
 
 SEED = 0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from vrthinker_core.backends.base import Backend, BatchBackend, RemoteBackend, not_cancelled
 from vrthinker_core.batch import imap_unordered, judge_many
-from vrthinker_core.judge import judge
+from vrthinker_core.judge import compare
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import TRACES, PairResult, failed_result, result_of
 from vrthinker_core.traces import NOT_SAVED
@@ -96,13 +96,11 @@ def judge_pair(
 ) -> PairResult:
     """Judge one pair, with its trace below `out`. Never raises: an error is a failed result."""
     try:
-        trace: Trace | None = None
         file = out / trace_file(pair)
-        for event in judge(
+        trace = compare(
             pair.videos, backend, settings, cancelled=cancelled, trace=file, decoder_pool=pool
-        ):
-            trace = add_event(trace, event)
-        return _result(pair, trace) if trace else PairResult(pair, backend.name)
+        )
+        return _result(pair, trace)
     except Exception as error:  # noqa: BLE001 - the border: one pair never ends the others
         return failed_result(pair, backend.name, error)
 

@@ -58,17 +58,18 @@ class ComparedVideos:
 
 @dataclass(frozen=True, slots=True)
 class Reward:
-    """What a judge says of N videos of one prompt."""
+    """What a judge says of N videos of one prompt.
+
+    Attributes:
+        rates: For each dimension N win rates, 0 to 1, in the order of `videos`: means over a
+            video's pairs, a tie as half a win. None, never 0, for a video without a label.
+        pairs: All N (N - 1) / 2 pairs, with their traces.
+    """
 
     prompt: str
-    videos: tuple[str, ...]  # N paths
+    videos: tuple[str, ...]
     rates: dict[Dimension, tuple[float | None, ...]]
-    """For each dimension N win rates, 0 to 1, in the order of `videos`.
-
-    A rate is the mean over a video's pairs, a tie as half a win. None, never 0, for a video without
-    a label.
-    """
-    pairs: tuple[ComparedVideos, ...]  # N (N - 1) / 2, with their traces
+    pairs: tuple[ComparedVideos, ...]
 
     @property
     def overall(self) -> tuple[float | None, ...]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.errors import BadInput
-from vrthinker_core.evaluation.run import Engine, evaluate, results_so_far
+from vrthinker_core.evaluation.job import Engine, judge_rows, results_so_far
 from vrthinker_core.evaluation.strengths import (
     as_counted,
     count_wins,
@@ -165,7 +165,7 @@ def judge_pairs(
     pairs = all_pairs(table)
     kept = results_so_far(pairs, out)
     if budget is None or budget >= planned_pairs(table, None):
-        yield from evaluate(pairs, engine, judge, out, kept, stopped)
+        yield from judge_rows(pairs, engine, judge, out, kept, stopped)
         return
     gone = [pair for pair in pairs if pair.fault]
     schedule = AdaptiveSchedule(table.generators, [pair for pair in pairs if not pair.fault])
@@ -173,7 +173,7 @@ def judge_pairs(
     results: dict[str, PairResult] = {}
     asked = 0
     while not stopped() and (chosen := schedule.next_round(results, budget - asked)):
-        for result in evaluate([*gone, *chosen], engine, judge, out, kept, stopped):
+        for result in judge_rows([*gone, *chosen], engine, judge, out, kept, stopped):
             kept[result.pair.id] = result
             yield result
         found = as_counted((kept[pair.id] for pair in chosen if pair.id in kept), table.rule)

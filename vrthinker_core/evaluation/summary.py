@@ -20,11 +20,9 @@ from vrthinker_core.evaluation.behaviour import (
     Costs,
     GeneratorPair,
     GeneratorScore,
-    LengthGroup,
     PositionBias,
     SwapConsistency,
     by_generators,
-    by_length,
     calibration,
     costs,
     generator_scores,
@@ -182,7 +180,6 @@ class Summary:
     costs: Costs | None
     generator_pairs: tuple[GeneratorPair, ...]
     generators: tuple[GeneratorScore, ...]
-    lengths: tuple[LengthGroup, ...]
     published_tau: tuple[PublishedScore, ...] = ()  # for overall labels, of the same set only
     published_diff: tuple[PublishedScore, ...] = ()
     published_remark: str = ""
@@ -231,7 +228,6 @@ def summarize(results: Iterable[PairResult], *, data_set: str = "") -> Summary:
         costs=costs(table),
         generator_pairs=by_generators(table, table.main),
         generators=generator_scores(table, table.main),
-        lengths=by_length(table, table.main),
         published_tau=published(data_set, "tau", len(found), broken),
         published_diff=published(data_set, "diff", len(found), broken),
         published_remark=published_remark(data_set, len(found), broken),

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import count
@@ -154,7 +155,8 @@ def read_genai_bench(path: Path) -> list[EvaluationPair]:
         folders = (path, path / SUBFOLDER)
         files = [file for folder in folders for file in sorted(folder.glob("*.parquet"))]
         if not files:
-            raise BadInput(f"{path} holds no Parquet file, nor does its folder {SUBFOLDER}.")
+            told = f"{path} holds no Parquet file, nor does its folder {SUBFOLDER}."
+            raise BadInput(told + _source("genai-bench", path))
         splits = sorted({file.name.partition("-")[0] for file in files})
         if len(splits) > 1:
             names = ", ".join(file.name for file in files)
@@ -212,14 +214,30 @@ DATASETS: dict[str, Callable[[Path], list[EvaluationPair]]] = {
 }
 """Readers by their name on the command line."""
 
+TABLES = {"videogen-reward": VIDEOGEN_FILE, "mj-bench-video": MJ_FILE}  # In folders
+SOURCES = {  # On the Hub, and what else is to do
+    "videogen-reward": ("KlingTeam/VideoGen-RewardBench", ", then unpack its videos.zip"),
+    "genai-bench": ("TIGER-Lab/GenAI-Bench", "; videos: tianleliphoebe/genai-arena-video-mp4"),
+    "mj-bench-video": ("MJ-Bench/MJ-BENCH-VIDEO", ""),
+}
+
+
+def _source(kind: str, path: Path) -> str:
+    """Return a sentence on how to download what `path` lacks; "" for a table of one's own."""
+    if kind not in SOURCES:
+        return ""
+    (hub, more), folder = SOURCES[kind], shlex.quote(str(path.parent if path.suffix else path))
+    return f" Get it: hf download {hub} --local-dir {folder} --repo-type dataset{more}."
+
 
 def read_dataset(kind: str, path: Path) -> list[EvaluationPair]:
     """Return the pairs and broken rows in row order; raises `BadInput`."""
     if kind not in DATASETS:
         raise BadInput(f"There is no data set {kind!r}. Choose one of {', '.join(DATASETS)}.")
     with os_errors(f"Cannot read {path}"):
-        if not path.exists():
-            raise BadInput(f"There is no file or folder {path}.")
+        table = path / TABLES.get(kind, "") if path.is_dir() else path
+        if not table.exists():
+            raise BadInput(f"There is no file or folder {table}.{_source(kind, path)}")
         # Absolute, because results name their videos and may be read from any folder.
         pairs = DATASETS[kind](path.absolute())
     if not pairs:

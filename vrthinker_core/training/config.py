@@ -46,7 +46,6 @@ class SftConfig:
     accumulation: Count  # Forward passes in one optimizer step, on each processor or GPU
     epochs: Positive
     bf16: bool = True  # Arithmetic in bfloat16; on a processor the weights stay float32
-    start_share: Share = 0.0  # Of the weights it began with, in the result's: see `save_trained`
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,7 +136,7 @@ def train_sft(
         subject.update(repr((row.input_ids, row.labels, keys)).encode())
     with heads_in_root():
         train_and_save(trainer, subject.hexdigest(), config.checkpoint_minutes, report)
-    return save_trained(trainer, checkpoint, folder / "model", sft.start_share, protocols)
+    return save_trained(trainer, checkpoint, folder / "model", protocols)
 
 
 def use_all_cores(processes: int) -> None:
@@ -151,14 +151,9 @@ def save_trained(
     trainer: Any,
     source: Path,
     target: Path,
-    start_share: float = 0.0,
     protocols: Sequence[ProtocolName] = (),
 ) -> Path:
     """Write the trained model once, gathered from all processes; `target` stays whole throughout.
-
-    With `start_share`, each weight is that share of its value in `source` and the rest of the
-    trained one: such means keep more of what a model could do on other data (Wortsman et al.,
-    "Robust fine-tuning of zero-shot models", CVPR 2022).
 
     `protocols`: those that were learnt. Raises BadInput if it cannot be written.
     """
@@ -171,11 +166,6 @@ def save_trained(
         if main:
             model = open_whole(source).model
             model.load_state_dict(state)
-    if main and start_share:
-        start = dict(open_whole(source).model.named_parameters())
-        with torch.no_grad():
-            for name, weight in model.named_parameters():
-                weight.lerp_(start.pop(name).to(weight), start_share)
     if main:
         part, old = (target.with_name(f".{target.name}.{what}") for what in ("part", "old"))
         try:

@@ -1,21 +1,34 @@
-"""Traces from files and folders, each once, with the pair of an evaluation or a teacher."""
+"""Traces from files and folders, each once, with the pair of an evaluation; `export`."""
 
-from collections.abc import Callable, Iterator, Sequence
+import csv
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 
 from vrthinker_core.errors import BadInput, TraceError
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import RESULTS, read_results
 from vrthinker_core.results.trace_files import json_files
+from vrthinker_core.storage import atomic_path, os_errors
 from vrthinker_core.text import encodable
 from vrthinker_core.traces import load
-from vrthinker_core.training.export import run_protocol, sent_prompts
+from vrthinker_core.training.export import (
+    CSV_COLUMNS,
+    FORMAT,
+    ROWS,
+    Row,
+    run_protocol,
+    sent_prompts,
+)
 from vrthinker_core.training.outcome_file import OUTCOMES, read_outcomes
 from vrthinker_core.training.rollouts import LabelledPair, Rollout, clips_of
-from vrthinker_core.training.teaching import NotForTraining, TraceFile
+from vrthinker_core.training.teaching import NotForTraining, RowFilter, RowKind, TraceFile
 from vrthinker_core.types import Preference, Run, StopReason, Trace, Verdict
+from vrthinker_core.types.progress import count
+from vrthinker_core.types.wording import OUTSIDE_SCOPE
 from vrthinker_core.video.thumbnails import make_thumbnail
 
 
@@ -129,3 +142,101 @@ def _known_pairs(folder: Path) -> dict[Path, EvaluationPair]:
                 name, videos = f"{each.pair}-{each.sample}", (each.first, each.second)
                 pairs[folder / each.file] = EvaluationPair(name, each.pair + 1, "", *videos, truth)
     return pairs
+
+
+# First bytes of the files that `export` writes.
+BEGINNINGS = (f'{{"format": "{FORMAT} '.encode(), ",".join(CSV_COLUMNS).encode())
+
+
+@dataclass(slots=True)
+class ExportReport:
+    """Outcome of an export."""
+
+    out: Path
+    rows: int = 0
+    used: int = 0  # number of traces that gave rows
+    skipped: list[str] = field(default_factory=list)  # a line per other trace: file and reason
+
+    @property
+    def line(self) -> str:
+        """Summary in one sentence."""
+        skipped = f"; {count(len(self.skipped), 'trace')} skipped" if self.skipped else ""
+        written = (
+            f", written to {encodable(str(self.out))}" if self.rows else "; nothing was written"
+        )
+        return f"{count(self.rows, 'row')} from {count(self.used, 'trace')}{skipped}{written}."
+
+
+def export(
+    traces: Path | str | Iterable[Path | str],
+    to: RowKind,
+    out: Path | str,
+    *,
+    voted_only: bool = False,
+    agreed_only: bool = False,
+) -> ExportReport:
+    """Write training rows of stored traces into one file.
+
+    A folder among the `traces` stands for every JSON file below it. `out` is new or an earlier
+    export: a CSV for "videogen-reward", else JSON lines. `voted_only` takes runs that a person
+    labelled or judged right or wrong, `agreed_only` those whose verdict a person agrees with.
+
+    Returns the number of `rows`, and in `skipped` a line for each trace that gave none. Without a
+    row nothing is written. Raises `BadInput` for an unknown kind `to`, and if `out` must not be
+    replaced or cannot be written.
+    """
+    if to not in ROWS:
+        raise BadInput(f"There are no rows {to!r}. Choose one of {', '.join(ROWS)}.")
+    places = [traces] if isinstance(traces, Path | str) else traces
+    out, chosen = Path(out), RowFilter(voted_only, agreed_only)
+    check_export_path(out)
+    report = ExportReport(out)
+    rows = _all_rows(list(map(Path, places)), to, chosen, report)
+    first = next(rows, None)
+    if first is None:
+        return report
+    with (
+        os_errors(f"Cannot write {encodable(str(out))}"),
+        atomic_path(out) as part,
+        part.open("w", encoding="utf-8", newline="") as file,
+    ):
+        if to == "videogen-reward":  # the only CSV format; all others are JSON lines
+            table = csv.DictWriter(file, CSV_COLUMNS, lineterminator="\n")
+            table.writeheader()
+            table.writerows(chain([first], rows))
+        else:
+            for row in chain([first], rows):
+                file.write(json.dumps(row, ensure_ascii=False) + "\n")
+    return report
+
+
+def check_export_path(path: Path) -> None:
+    """Raise `BadInput` unless the path is free or an earlier export. No link is followed."""
+    with os_errors(f"Cannot write {encodable(str(path))}"):
+        if not path.is_symlink() and not path.exists():
+            return
+        if not path.is_symlink() and path.is_file():
+            with path.open("rb") as file:
+                if file.read(max(map(len, BEGINNINGS))).startswith(BEGINNINGS):
+                    return
+    raise BadInput(f"{encodable(str(path))} exists and is no earlier export: name a new file.")
+
+
+def _all_rows(
+    places: Sequence[Path], kind: RowKind, chosen: RowFilter, report: ExportReport
+) -> Iterator[Row]:
+    for path, file in read_traces(places, report.out):
+        before = report.rows
+        try:
+            if isinstance(file, TraceError):
+                raise file
+            for row in ROWS[kind](file, chosen):
+                report.rows += 1
+                yield row
+        except (TraceError, NotForTraining) as reason:
+            told = f"{str(reason).rstrip('.')}."
+            end = file.trace.finished if isinstance(file, TraceFile) else None
+            if end is not None and end.outside_scope:
+                told += f" {OUTSIDE_SCOPE}"
+            report.skipped.append(encodable(f"{path}: {told}"))
+        report.used += report.rows > before

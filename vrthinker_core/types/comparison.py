@@ -83,14 +83,18 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """A person's labels and opinion. Raises `ValueError` if they cannot belong to a vote."""
+    """A person's labels and opinion. Raises `ValueError` if they cannot belong to a vote.
 
-    at: datetime  # When the person voted, with time zone
+    `at` has a time zone. `agrees` is with the judge's verdict, None if not said. `slots` are the
+    pairs of frames that decided, from 0. A `blind` vote came before any output of the judge.
+    """
+
+    at: datetime
     labels: Verdict = Verdict()
-    agrees: bool | None = None  # With the judge's verdict; None if the person did not say
-    slots: Few[int] = ()  # Pairs of frames that decided the vote, 0-based
+    agrees: bool | None = None
+    slots: Few[int] = ()
     note: str = ""
-    blind: bool = False  # The labels came before any output of the judge was shown
+    blind: bool = False
 
     def __post_init__(self) -> None:
         if self.at.tzinfo is None or not 2000 <= self.at.year < 3000:

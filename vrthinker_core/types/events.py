@@ -37,17 +37,25 @@ class StopReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A reply of the judge, with the frames shown before it."""
+    """A reply of the judge, with the frames shown before it.
 
-    number: int  # 1-based
-    told: str  # Text sent before this reply, without the system prompt
-    frames: PerFrame[Thumbnail]  # Frames sent with this text, in order
+    Attributes:
+        told: Text sent before this reply, without the system prompt.
+        forced: The engine had asked for the answer.
+        in_view: Every frame the judge could see for this reply.
+        note: Why the judge was asked twice.
+        abandoned: Pieces of the first attempt's text; they count for nothing.
+    """
+
+    number: int
+    told: str
+    frames: PerFrame[Thumbnail]
     completion: Completion
     reply: Reply
-    forced: bool = False  # The engine had asked for the answer
-    in_view: Few[FrameRef] = ()  # Every frame the judge could see for this reply
-    note: str = ""  # Why the judge was asked twice
-    abandoned: PerToken[str] = ()  # Pieces of the first attempt's text; they count for nothing
+    forced: bool = False
+    in_view: Few[FrameRef] = ()
+    note: str = ""
+    abandoned: PerToken[str] = ()
 
     @property
     def cut_short(self) -> Literal["", "stopped", "broken off"]:
@@ -72,9 +80,9 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """The progress of a slow opening, now and then before `Started`. No trace keeps it."""
+    """The progress of a slow opening: the share of each video that was read. No trace keeps it."""
 
-    shares: tuple[float, float]  # Share of each video that has been read, 0 to 1
+    shares: tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,28 +97,35 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """The turn and the changes with which a run leaves its origin."""
+    """The turn and the changes with which a run leaves its origin.
+
+    In `turn`, its first own turn, it shows `frames` instead of the requested ones, if there are
+    any, and with `no_tool` the answer is asked for.
+    """
 
     origin: Origin
-    turn: Annotated[int, Interval(ge=1, le=MAX_TURNS + 1)]  # First own turn, 1-based
-    frames: PerFrame[Natural] = ()  # Shown in that turn instead of the requested frames
-    no_tool: bool = False  # The answer is asked for in that turn
+    turn: Annotated[int, Interval(ge=1, le=MAX_TURNS + 1)]
+    frames: PerFrame[Natural] = ()
+    no_tool: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The first stored event: the pair, the judge and the rules."""
+    """The first stored event: the pair, the judge and the rules.
+
+    `settings` have every default filled in, and `system` is the system prompt as sent. `rules` say
+    how the card's open points were decided: grid rule, first frames, packing.
+    """
 
     prompt: str
     judge: str
     dialect: str
-    settings: Settings  # With every default filled in
+    settings: Settings
     clips: tuple[ClipInfo | None, ClipInfo | None]
-    system: str = ""  # The system prompt as sent
-    # How the card's open points were decided: grid rule, first frames, packing
+    system: str = ""
     rules: Few[str] = ()
     notes: Few[str] = ()
-    branch: Branch | None = None  # None if the run is no branch
+    branch: Branch | None = None
 
     def is_taken_over(self, turn: int) -> bool:
         """Return whether the turn of this number is the origin's."""
@@ -119,13 +134,13 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class FramesShown:
-    """Frames on their way to the judge, before any text about them."""
+    """Frames on their way to the judge; a `note` says why the turn, as shown so far, is void."""
 
     turn: int
     told: str
     frames: tuple[Thumbnail, ...]
     forced: bool = False
-    note: str = ""  # Why this turn begins anew; its text so far counts for nothing
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,20 +160,29 @@ class TurnEnded:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The last event: why the run ended, and the verdict if any."""
+    """The last event: why the run ended, and the verdict if any.
+
+    Attributes:
+        verdict: Whole for `answered`; may be partial otherwise.
+        provisional: The verdict is the last recommended one: no final answer came.
+        forced: The engine had asked for the answer.
+        outside_scope: The judge cannot judge such videos: the labels in its turns are no verdict.
+        error: Cause and what to do, for `failed` and `context full`.
+        fault: Name of the error class in `errors.py`; "" if nothing failed.
+        unreadable: Videos whose missing or unreadable file ended the run.
+        scripted: A person wrote the replies as an example: the labels judge nothing.
+    """
 
     stop: StopReason
-    verdict: Verdict | None = None  # Whole for `answered`; may be partial otherwise
-    provisional: bool = False  # The verdict is the last recommended one: no final answer came
-    forced: bool = False  # The engine had asked for the answer
-    # The judge cannot judge such videos: the labels in its turns make no verdict
+    verdict: Verdict | None = None
+    provisional: bool = False
+    forced: bool = False
     outside_scope: bool = False
-    error: str = ""  # Cause and what to do, for `failed` and `context full`
-    fault: str = ""  # Name of the error class in `errors.py`; "" if nothing failed
+    error: str = ""
+    fault: str = ""
     notes: Few[str] = ()
     seconds: Amount = 0.0
-    unreadable: Few[Side] = ()  # Videos whose missing or unreadable file ended the run
-    # A person wrote the replies as an example: the labels show what a verdict is, and judge nothing
+    unreadable: Few[Side] = ()
     scripted: bool = False
 
 
@@ -172,9 +196,9 @@ RunEvent = Opening | Started | FramesShown | TextArrived | TurnEnded | Finished
 
 @dataclass(frozen=True, slots=True)
 class Swapped:
-    """An event of the second run, in which the sides are swapped."""
+    """An event of the second run, in the judge's sides: its video 1 is the pair's second video."""
 
-    event: RunEvent  # In the judge's sides: its video 1 is the pair's second video
+    event: RunEvent
 
 
 JudgeEvent = RunEvent | Swapped  # Every event that judging a pair yields
@@ -206,11 +230,16 @@ def turn_events(turn: Turn) -> Iterator[RunEvent]:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run from its first event to its last."""
+    """A run from its first event to its last; `finished` is None if the run was killed."""
 
     started: Started
     turns: Annotated[tuple[Turn, ...], AtMost(MAX_TURNS)] = ()
-    finished: Finished | None = None  # None if the run was killed
+    finished: Finished | None = None
+
+    @property
+    def labels(self) -> dict[str, int]:
+        """The labels of the verdict, final or provisional: `{"TA": 1, "MQ": 0}`."""
+        return self.finished.verdict.labels if self.finished and self.finished.verdict else {}
 
     @property
     def final_verdict(self) -> Verdict | None:
@@ -247,11 +276,14 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Trace(Run):
-    """A stored run; page, replay, table and report are views of it."""
+    """A stored run, with the second run (`swapped`) if the order was checked, and a person's vote.
+
+    Page, replay, table and report are views of it.
+    """
 
     format: Literal["vr-thinker-trace/1"] = "vr-thinker-trace/1"
-    swapped: Run | None = None  # The second run, if the order was checked
-    vote: Vote | None = None  # A person's vote, if given
+    swapped: Run | None = None
+    vote: Vote | None = None
 
     @property
     def runs(self) -> tuple[Run, ...]:

@@ -251,6 +251,10 @@ SETTINGS = (
 )
 """Every field of `Settings`, in the order of a form."""
 
+Settings.__doc__ = f"{Settings.__doc__}\n\nAttributes:\n" + "\n".join(
+    f"    {row.name}: {row.help} ({row.range})" for row in SETTINGS
+)
+
 
 def setting(name: str) -> Setting:
     """Return the row with this name, or raise `KeyError`."""

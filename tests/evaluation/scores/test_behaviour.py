@@ -153,17 +153,6 @@ def test_generators_win_from_either_side() -> None:
     assert [(each.name, each.pairs) for each in found.generators] == [("b", 4), ("a", 5), ("c", 1)]
 
 
-def test_lengths_are_of_the_longer_clip() -> None:
-    rows = [
-        result(n, "1", "1" if n else "2", clip_seconds=(1.0, seconds))
-        for n, seconds in enumerate((0.5, 3.0, 25.0))
-    ]
-    found = summarize([*rows, result(9, "1", "1")]).lengths
-    assert [(each.low, each.high, each.pairs, each.tau.value) for each in found] == [
-        (0.0, 2.0, 1, 0.0), (2.0, 4.0, 1, 1.0), (20.0, None, 1, 1.0),
-    ]  # fmt: skip
-
-
 def test_groups_add_up_to_the_whole() -> None:
     rows = simulate(300, 100)
     found = summarize(rows)
@@ -175,4 +164,3 @@ def test_groups_add_up_to_the_whole() -> None:
         each.pairs for each in found.generator_pairs
     )
     assert sum(pairs for _, pairs in found.costs.turn_counts) == found.costs.pairs
-    assert sum(each.pairs for each in found.lengths) == sum(1 for row in rows if row.clip_seconds)

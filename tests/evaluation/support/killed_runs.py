@@ -16,8 +16,8 @@ from functools import partial
 from pathlib import Path
 
 from tests.evaluation.support.scripted_runs import run_description, scripted_judge
+from vrthinker_core.evaluation.job import judge_rows, open_out, results_so_far, write_final_table
 from vrthinker_core.evaluation.local_engine import judge_locally
-from vrthinker_core.evaluation.run import evaluate, open_out, results_so_far, write_final_table
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.open_dataset import read_dataset
 from vrthinker_core.results.result import RESULTS
@@ -65,7 +65,7 @@ def _start(pairs: list[EvaluationPair], out: Path, *, batch: bool) -> int:
             concurrency=2,
         )
         with open_out(out, run, resume=True):
-            for _ in evaluate(pairs, engine, "scripted", out, results_so_far(pairs, out)):
+            for _ in judge_rows(pairs, engine, "scripted", out, results_so_far(pairs, out)):
                 pass
             write_final_table(out, pairs)
         os._exit(0)

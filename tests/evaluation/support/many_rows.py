@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.evaluation.support.public_files import VIDEOGEN_ROW, write_videogen
 from tests.evaluation.support.scripted_runs import made_results, run_description
-from vrthinker_core.evaluation.run import evaluate, open_out, results_so_far, write_final_table
+from vrthinker_core.evaluation.job import judge_rows, open_out, results_so_far, write_final_table
 from vrthinker_core.evaluation.summary import summarize
 from vrthinker_core.evaluation.write_report import write_report
 from vrthinker_core.results.open_dataset import read_dataset
@@ -35,7 +35,7 @@ def evaluate_many(table: Path, out: Path) -> list[PairResult]:
     """Read the table, judge its rows with an engine that opens nothing, sum them up, and write all there is to write."""
     pairs = read_dataset("videogen-reward", table)
     with open_out(out, run_description(pairs), resume=True):
-        for _ in evaluate(pairs, made_results, "scripted", out, results_so_far(pairs, out)):
+        for _ in judge_rows(pairs, made_results, "scripted", out, results_so_far(pairs, out)):
             pass
         results = write_final_table(out, pairs)
     write_report(out, summarize(results, data_set="videogen-reward"), results)

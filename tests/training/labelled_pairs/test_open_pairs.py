@@ -16,13 +16,12 @@ import pytest
 from tests.training.labelled_pairs.support import PAIRED, numbered_rows, write_table
 from tests.training.rows.test_export import BASE as TRACE
 from tests.training.rows.test_export import EXAMPLE
-from vrthinker_core.commands.export_commands import export_rows
+from vrthinker_core import export
 from vrthinker_core.errors import BadInput
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.traces import to_json
 from vrthinker_core.training.data import absolute_data, kind_of, open_pairs, path_of, read_pairs
 from vrthinker_core.training.pair_set import DrawnPairSet, VideoPairSet
-from vrthinker_core.training.teaching import RowFilter
 from vrthinker_core.types import Preference, Verdict
 
 VIDEOS = (EXAMPLE / "first.mp4", EXAMPLE / "second.mp4")
@@ -49,7 +48,7 @@ def published_rl(**more: object) -> dict[str, Any]:
 def own_export(kind: str) -> Callable[[Path], str]:
     def write(folder: Path) -> str:
         out = folder / ("table.csv" if kind == "videogen-reward" else "rows.jsonl")
-        assert export_rows([EXAMPLE], kind, out, RowFilter()).rows
+        assert export([EXAMPLE], kind, out).rows
         return str(out)
 
     return write
@@ -136,7 +135,7 @@ def test_rows_name_their_videos_wherever_they_lie(
     (tmp_path / "rows").mkdir()
     monkeypatch.chdir(tmp_path)
     out = Path("rows", "table.csv" if kind == "videogen-reward" else "rows.jsonl")
-    assert export_rows([Path("runs")], kind, out, RowFilter()).rows
+    assert export([Path("runs")], kind, out).rows
     (row,) = read_pairs(str(out))
     assert not row.fault
     shows_the_example(row)

@@ -17,13 +17,13 @@ from tests.test_cli import run as run_command
 from tests.test_traces import changed
 from tests.test_votes import VOTE
 from tests.ui.support.saved_examples import write_example
-from vrthinker_core.commands.export_commands import export_rows
+from vrthinker_core import export
 from vrthinker_core.errors import BadInput
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import RESULTS, result_of, to_line
 from vrthinker_core.traces import load, to_json
 from vrthinker_core.training.export import CSV_COLUMNS, ROWS
-from vrthinker_core.training.teaching import KnownLabel, RowFilter, TraceFile, known_labels
+from vrthinker_core.training.teaching import KnownLabel, TraceFile, known_labels
 from vrthinker_core.types import Dimension, Preference, Run, Settings, Trace, Verdict, Vote
 from vrthinker_core.types.order import swap_verdict
 from vrthinker_core.types.wording import OUTSIDE_SCOPE
@@ -32,7 +32,6 @@ from vrthinker_core.video.files import file_digest
 EXAMPLES = Path(__file__).resolve().parents[3] / "assets" / "examples"
 EXAMPLE = EXAMPLES / "think-1-what-four-frames-do-not-show"
 BASE = load(EXAMPLE / "trace.json")
-ALL = RowFilter()
 ANSWER_AT_ONCE = "<Snapshot>s</Snapshot><Think>t</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
 TIE, FIRST, SECOND = Preference.TIE, Preference.FIRST, Preference.SECOND
 
@@ -55,16 +54,14 @@ def read(rows: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in rows.read_text("utf-8").splitlines()]
 
 
-def exported(
-    folder: Path, kind: str, *traces: Trace, chosen: RowFilter = ALL
-) -> list[dict[str, Any]]:
+def exported(folder: Path, kind: str, *traces: Trace) -> list[dict[str, Any]]:
     write(folder, *traces)
-    report = export_rows([folder], kind, folder / "rows.jsonl", chosen)
+    report = export([folder], kind, folder / "rows.jsonl")
     return read(folder / "rows.jsonl") if report.rows else []
 
 
 def test_sft_rows_hold_the_conversation_with_frames_by_name(tmp_path: Path) -> None:
-    report = export_rows([EXAMPLES], "sft", tmp_path / "rows.jsonl", ALL)
+    report = export([EXAMPLES], "sft", tmp_path / "rows.jsonl")
     rows = read(tmp_path / "rows.jsonl")
     assert (report.rows, report.used, len(report.skipped)) == (len(rows), 7, 1)
     assert "protocol-3" in report.skipped[0]
@@ -120,13 +117,13 @@ def test_traces_of_an_evaluation_name_the_videos_where_it_found_them(tmp_path: P
     (tmp_path / "traces").mkdir()
     (tmp_path / "traces" / "id.json").write_bytes(to_json(BASE))
     (tmp_path / RESULTS).write_bytes(to_line(result_of(pair, BASE, "traces/id.json")))
-    export_rows([tmp_path], "dpo", tmp_path / "rows.jsonl", ALL)
+    export([tmp_path], "dpo", tmp_path / "rows.jsonl")
     (row,) = read(tmp_path / "rows.jsonl")
     assert {row["chosen"], row["rejected"]} == {first.as_posix(), second.as_posix()}
     other = replace(pair, first=str(second), second=str(EXAMPLE / "trace.json"))
     line = to_line(result_of(other, BASE, "traces/id.json"))
     (tmp_path / RESULTS).write_bytes(line + b"half a li")
-    export_rows([tmp_path], "dpo", tmp_path / "rows.jsonl", ALL)
+    export([tmp_path], "dpo", tmp_path / "rows.jsonl")
     (row,) = read(tmp_path / "rows.jsonl")
     names = {Path(row["chosen"]).name, row["rejected"]}
     assert "first.mp4" in names, "another file is never named as the video"
@@ -169,16 +166,16 @@ def test_filters_leave_out_runs_without_a_vote_and_those_a_person_disagrees_with
     noted = replace(plain, vote=Vote(VOTE.at, note="Hm."))
     write(tmp_path, plain, voted(plain, agrees=True), voted(plain, OA=SECOND), noted)
 
-    def used(chosen: RowFilter) -> set[str]:
-        report = export_rows([tmp_path], kind, tmp_path / "out.rows", chosen)
+    def used(**chosen: bool) -> set[str]:
+        report = export([tmp_path], kind, tmp_path / "out.rows", **chosen)
         skipped = {Path(line.partition(": ")[0]).stem for line in report.skipped}
         assert report.used == 4 - len(skipped)
         return {"0", "1", "2", "3"} - skipped
 
     taught = {"0", "1", "3"}  # No reply teaches what a person contradicts
-    assert used(ALL) == (taught if kind == "sft" else taught | {"2"})
-    assert used(RowFilter(voted_only=True)) == ({"1"} if kind == "sft" else {"1", "2"})
-    assert used(RowFilter(agreed_only=True)) == {"1"}
+    assert used() == (taught if kind == "sft" else taught | {"2"})
+    assert used(voted_only=True) == ({"1"} if kind == "sft" else {"1", "2"})
+    assert used(agreed_only=True) == {"1"}
 
 
 @pytest.mark.parametrize("kind", ROWS)
@@ -188,11 +185,11 @@ def test_a_run_outside_the_judges_scope_gives_what_a_person_says_and_no_label_of
     outside = replace(BASE, finished=replace(BASE.finished, verdict=None, outside_scope=True))
     assert outside.last_labels == BASE.finished.verdict, "its replies say them all the same"
     (tmp_path / "trace.json").write_bytes(to_json(outside))
-    report = export_rows([tmp_path], kind, tmp_path / "rows", ALL)
+    report = export([tmp_path], kind, tmp_path / "rows")
     assert (report.rows, [OUTSIDE_SCOPE in line for line in report.skipped]) == (0, [True])
     told = voted(outside, **dict.fromkeys(("TA", "MQ", "VQ", "OA"), SECOND))
     (tmp_path / "trace.json").write_bytes(to_json(told))
-    report = export_rows([tmp_path], kind, tmp_path / "rows", ALL)
+    report = export([tmp_path], kind, tmp_path / "rows")
     if kind == "sft":
         assert (report.rows, [OUTSIDE_SCOPE in line for line in report.skipped]) == (0, [True])
     else:
@@ -204,7 +201,7 @@ def test_a_run_outside_the_judges_scope_gives_what_a_person_says_and_no_label_of
 
 def test_the_table_has_the_published_columns(tmp_path: Path) -> None:
     out = tmp_path / "rows.csv"
-    export_rows([EXAMPLES], "videogen-reward", out, ALL)
+    export([EXAMPLES], "videogen-reward", out)
     with out.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert list(rows[0]) == list(CSV_COLUMNS)
@@ -218,7 +215,7 @@ def test_the_table_has_the_published_columns(tmp_path: Path) -> None:
 
 def test_both_orders_give_two_conversations(tmp_path: Path) -> None:
     write_example(tmp_path / "both", settings=Settings(swap="on"), replies=[ANSWER_AT_ONCE])
-    report = export_rows([tmp_path], "sft", tmp_path / "rows.jsonl", ALL)
+    report = export([tmp_path], "sft", tmp_path / "rows.jsonl")
     rows = read(tmp_path / "rows.jsonl")
     assert report.used == 1
     assert [row["order"] for row in rows] == ["given", "swapped"]
@@ -242,6 +239,11 @@ def test_the_command_names_what_it_skips_and_goes_on(tmp_path: Path) -> None:
     for name in ("broken.json", "other.json", "missing.json"):
         assert sum(name in line for line in lines) == 1
     assert "Traceback" not in done.stderr
+    report = export(map(str, traces), "preferences", tmp_path / "python.jsonl")
+    assert report.skipped == lines
+    assert (tmp_path / "python.jsonl").read_bytes() == out.read_bytes()
+    with pytest.raises(BadInput, match="There are no rows 'table'"):
+        export(traces[0], "table", out)  # type: ignore[arg-type]
 
 
 def test_without_a_row_nothing_is_written_and_the_status_is_3(tmp_path: Path) -> None:
@@ -264,7 +266,7 @@ def published_table(folder: Path) -> Path:
 
 
 def link(folder: Path) -> Path:
-    export_rows([EXAMPLES], "rl", folder / "earlier.jsonl", ALL)
+    export([EXAMPLES], "rl", folder / "earlier.jsonl")
     (folder / "link.jsonl").symlink_to(folder / "earlier.jsonl")
     return folder / "link.jsonl"
 
@@ -277,7 +279,7 @@ def test_no_other_file_is_replaced(place: Callable[[Path], Path], tmp_path: Path
     out = place(tmp_path)
     before = out.read_bytes() if out.is_file() else None
     with pytest.raises(BadInput) as error:
-        export_rows([EXAMPLES], "rl", out, ALL)
+        export([EXAMPLES], "rl", out)
     assert str(error.value).endswith(".")
     assert before is None or out.read_bytes() == before
     assert not out.exists() or before is not None or out.is_dir()
@@ -286,8 +288,8 @@ def test_no_other_file_is_replaced(place: Callable[[Path], Path], tmp_path: Path
 @pytest.mark.parametrize("kind", ROWS)
 def test_an_earlier_export_is_replaced(kind: str, tmp_path: Path) -> None:
     for earlier in ROWS:
-        export_rows([EXAMPLES], earlier, tmp_path / "rows", ALL)
-        assert export_rows([EXAMPLES], kind, tmp_path / "rows", ALL).rows > 0
+        export([EXAMPLES], earlier, tmp_path / "rows")
+        assert export([EXAMPLES], kind, tmp_path / "rows").rows > 0
 
 
 @pytest.mark.parametrize(
@@ -314,7 +316,7 @@ def test_a_trace_with_odd_values_is_a_row_or_a_reason(
     where: list[Any], value: Any, kind: str, tmp_path: Path
 ) -> None:
     (tmp_path / "odd.json").write_bytes(changed(to_json(BASE), where, value))
-    report = export_rows([tmp_path], kind, tmp_path / "rows", ALL)
+    report = export([tmp_path], kind, tmp_path / "rows")
     assert bool(report.rows) is not bool(report.skipped)
     if report.rows:  # No path comes from a trace
         assert "../" not in (tmp_path / "rows").read_text("utf-8")

@@ -11,7 +11,6 @@ import pytest
 
 from tests.support.drawn_rollouts import look
 from tests.training.rows.test_export import (
-    ALL,
     ANSWER_AT_ONCE,
     FIRST,
     SECOND,
@@ -23,9 +22,8 @@ from tests.training.rows.test_export import (
 from tests.training.test_teacher import PAIRS, SCRIPTED, answer
 from tests.training.test_token_rows import ANSWER, labelled
 from tests.ui.support.saved_examples import write_example
-from vrthinker_core import ScriptedBackend
+from vrthinker_core import ScriptedBackend, export
 from vrthinker_core.backends.base import Backend
-from vrthinker_core.commands.export_commands import export_rows
 from vrthinker_core.errors import BadInput
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import RESULTS, TRACES, result_of, to_line
@@ -35,7 +33,6 @@ from vrthinker_core.training.filters import Outcome, Reason, label_shares, refus
 from vrthinker_core.training.rollouts import Rollout, play
 from vrthinker_core.training.row_set import keep_rollouts
 from vrthinker_core.training.run_folder import ROLLOUTS
-from vrthinker_core.training.teaching import RowFilter
 from vrthinker_core.types import Preference, Run, Settings, Trace, Verdict
 from vrthinker_core.types.messages import Completion
 from vrthinker_core.ui.runs_tab import TraceFiles
@@ -152,18 +149,18 @@ Evaluated = Callable[..., list[dict[str, Any]]]
 def evaluated(tmp_path: Path) -> Evaluated:
     """Exports an evaluation of one pair with these labels of the data set; gives its rows."""
 
-    def export(
-        trace: Trace, labels: Verdict, kind: str = "sft", chosen: RowFilter = ALL
+    def exported(
+        trace: Trace, labels: Verdict, kind: str = "sft", **chosen: bool
     ) -> list[dict[str, Any]]:
         pair = EvaluationPair("id", 1, trace.started.prompt, "first.mp4", "second.mp4", labels)
         (tmp_path / TRACES).mkdir(exist_ok=True)
         (tmp_path / TRACES / "id.json").write_bytes(to_json(trace))
         (tmp_path / RESULTS).write_bytes(to_line(result_of(pair, trace, f"{TRACES}/id.json")))
-        if not export_rows([tmp_path], kind, tmp_path / "out.rows", chosen).rows:
+        if not export([tmp_path], kind, tmp_path / "out.rows", **chosen).rows:
             return []
         return [{}] if kind == "videogen-reward" else read(tmp_path / "out.rows")
 
-    return export
+    return exported
 
 
 def test_no_reply_teaches_what_the_data_set_contradicts(evaluated: Evaluated) -> None:
@@ -197,8 +194,8 @@ def test_a_label_of_the_data_set_is_a_persons_for_the_filters(
     kind: str, evaluated: Evaluated
 ) -> None:
     differs = replace(VERDICT, TA=SECOND)
-    assert evaluated(JUDGED, Verdict(), kind, RowFilter(voted_only=True)) == []
-    assert evaluated(JUDGED, VERDICT, kind, RowFilter(voted_only=True))
-    assert evaluated(JUDGED, VERDICT, kind, RowFilter(agreed_only=True))
-    assert evaluated(JUDGED, differs, kind, RowFilter(agreed_only=True)) == []
-    assert bool(evaluated(JUDGED, differs, kind, RowFilter(voted_only=True))) is (kind != "sft")
+    assert evaluated(JUDGED, Verdict(), kind, voted_only=True) == []
+    assert evaluated(JUDGED, VERDICT, kind, voted_only=True)
+    assert evaluated(JUDGED, VERDICT, kind, agreed_only=True)
+    assert evaluated(JUDGED, differs, kind, agreed_only=True) == []
+    assert bool(evaluated(JUDGED, differs, kind, voted_only=True)) is (kind != "sft")
