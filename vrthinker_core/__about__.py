@@ -4,7 +4,7 @@ from pathlib import Path
 
 from vrthinker_core.errors import BadInput
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 ASSETS = Path(__file__).resolve().parents[1] / "assets"
 
