@@ -5,9 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import re
-import runpy
 import shlex
-import shutil
 import subprocess
 import sys
 from dataclasses import fields, is_dataclass
@@ -18,7 +16,7 @@ import pytest
 import typer
 
 import vrthinker_core
-from vrthinker_core.cli import app
+from vrthinker_core.cli import app, main
 from vrthinker_core.types.events import RunEvent
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,7 +42,7 @@ OTHERS = {
     "accelerate": "training/stages/test_train_command.py",
     "trl": "training/stages/test_grpo.py",
     "hf": "project/test_space.py",
-    "vllm": "backends/server/test_recognised.py",
+    "vllm": "backends/server/test_vllm.py",
     "llama-server": "backends/server/test_local.py",
     "ray": "evaluation/test_ray_engine.py",
     "curl": "ui/test_api.py",
@@ -68,32 +66,31 @@ def test_the_blocks_run_as_written_and_in_order(
     for name, kind, body in ALL_BLOCKS:
         if kind == "python" and "gradio_client" not in body:  # That one is run by `ui/test_api.py`
             exec(compile(body, name, "exec"), {"__name__": "__main__"})
-        for line in body.splitlines() if kind in ("sh", "bash") else ():
-            program, *words = shlex.split(line, comments=True) or [""]
-            if program == "vrthinker":
-                ended[line] = run(program, words, monkeypatch)
-                said = capsys.readouterr().err.strip()
-                assert ended[line] in (0, 2, 3), (line, said)
-                assert "Traceback" not in said, line
-                assert ended[line] != 2 or re.fullmatch(r"[A-Z][^\n]*\.", said), (line, said)
-    assert [line for line, code in ended.items() if code in (0, 3)] == [
-        line for line in ended if not re.search("hf:|Qwen/|server:|VIDEOS|checkpoint|other-", line)
-    ]
-
-
-def run(program: str, words: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(sys, "argv", [program, *words])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    return int(ended.value.code or 0)
+        for line in re.findall("^vrthinker .+", body, re.M):
+            monkeypatch.setattr(sys, "argv", shlex.split(line))
+            with pytest.raises(SystemExit) as end:
+                main()
+            said = capsys.readouterr().err.strip()
+            ended[line] = int(end.value.code or 0)
+            assert ended[line] in (0, 2), (line, said)
+            assert ended[line] == 0 or re.fullmatch(r"[A-Z][^\n]*\.", said), (line, said)
+    lacking = re.compile("hf:|Qwen/|server:|VIDEOS|checkpoint")
+    assert [line for line, code in ended.items() if code] == list(filter(lacking.search, ended))
 
 
 def test_every_other_program_has_its_test() -> None:
-    ours = ("vrthinker", "python", "export", "upload()", "")
-    programs = {re.sub(r"^\w+=\$?\(?", "", line).split(" ")[0] for line in LINES}
-    print(programs)
-    assert {each for each in programs if each not in ours} <= OTHERS.keys()
+    called = [re.match(r"(?:\w+=\$\()?(\$\(command|[\w.-]+) ", line) for line in LINES]
+    programs = {found[1] for found in called if found}
+    assert programs - {"vrthinker", "python", "pip", "export", "upload"} == OTHERS.keys()
     assert all((ROOT / "tests" / path).is_file() for path in OTHERS.values())
+
+
+def test_a_type_checker_finds_the_package_from_anywhere(tmp_path: Path) -> None:
+    (code,) = (body for kind, body in BLOCKS if kind == "python" and "compare" in body)
+    (tmp_path / "script.py").write_text(code)
+    command = [sys.executable, "-m", "mypy", "--strict", "--no-incremental", "script.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
 
 
 def test_the_first_commands_run_in_a_new_terminal(tmp_path: Path) -> None:
