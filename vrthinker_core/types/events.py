@@ -151,7 +151,7 @@ class Finished:
     verdict: Verdict | None = None  # Whole for `answered`; may be partial otherwise
     provisional: bool = False  # The verdict is the last recommended one: no final answer came
     forced: bool = False  # The engine had asked for the answer
-    # The judge cannot judge such videos: the labels in its turns make no verdict
+    # The judge cannot judge such a pair: the labels in its turns make no verdict
     outside_scope: bool = False
     error: str = ""  # Cause and what to do, for `failed` and `context full`
     fault: str = ""  # Name of the error class in `errors.py`; "" if nothing failed
