@@ -9,6 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import av
+import numpy as np
 import pytest
 
 from tests.support.drawn_pairs import drawn_pairs
@@ -23,9 +24,19 @@ from vrthinker_core import (
     judge,
     open_backend,
 )
+from vrthinker_core.drawn.facts import name_thing, write_prompt
+from vrthinker_core.drawn.world import FULL, SIMPLE, World, draw_facts
 from vrthinker_core.errors import CheckpointError
-from vrthinker_core.traces import load
+from vrthinker_core.evaluation.reward import ComparedVideos
+from vrthinker_core.protocols.frame_facts import asked_scene
+from vrthinker_core.results.layout import EvaluationPair
+from vrthinker_core.results.result import result_of
+from vrthinker_core.traces import load, to_json
 from vrthinker_core.types.events import Swapped
+from vrthinker_core.types.wording import ODD_PROMPT, OUTSIDE_SCOPE
+from vrthinker_core.ui.api import run_json
+from vrthinker_core.ui.routes import render_report
+from vrthinker_core.ui.view import RunView
 from vrthinker_core.video.timeline import claims_drawn
 
 CLIPS = Path(os.environ.get("VRT_CLIPS", "no clips"))
@@ -37,6 +48,19 @@ REAL_PROMPTS = (
 )
 
 FACTS = "#16 at 1%,2% clear; #48 at 1%,2% clear, moves; #80 at 1%,2% noisy, jumps; #112 at 1%,2% clear, moves; "
+HALF_UNDERSTOOD = (
+    "A red ball.",
+    "red cube",
+    "A cube moves left across the sand.",
+    "A red cube moves left.",
+    "Left across the sand moves a red cube.",
+    "A Red Cube Moves Left Across The Sand.",
+    "A red cube moves left across the sand. Ein Hund läuft.",
+    "A red cube moves left across the sand at night, cinematic, 4k",
+    "On sand, a red cube moves left on grass.",
+)
+SENTENCES = [ODD_PROMPT.rstrip("."), OUTSIDE_SCOPE.rstrip(".")]
+
 ASKED = "The prompt asks for a red cube moving left on wood.\n"
 FIRST = f"Video 1 shows an orange ball and two red cubes moving away: {FACTS}so far noisy at #80, jumps at #80.\n"
 SECOND = (
@@ -138,6 +162,7 @@ def test_the_same_packets_in_another_file_are_still_the_drawn_clip(
     ("notes", "inside"),
     [
         (ASKED + FIRST + SECOND, True),
+        (ASKED.replace("left", "right") + FIRST + SECOND, False),
         (ASKED.replace(" on wood", "") + FIRST + SECOND, False),
         (ASKED.replace("a red cube moving left on wood", "a real scene") + FIRST + SECOND, False),
         (ASKED.replace("cube", "dragon") + FIRST + SECOND, False),
@@ -159,6 +184,7 @@ def test_the_first_notes_must_read_whole_as_a_drawn_scene(
     drawn: VideoPair, tmp_path: Path, notes: str, inside: bool
 ) -> None:
     reply = f"<Snapshot>\n{notes}</Snapshot>{ANSWER}"
+    drawn = replace(drawn, prompt="A red cube moves left across the wood.")
     end = end_of(drawn, ScriptedBackend([reply], scope="drawn"), trace=tmp_path / "run.json")
     assert (end.verdict is not None, end.outside_scope) == (inside, not inside)
     assert load(tmp_path / "run.json").turns[0].reply.verdict is not None, (
@@ -167,6 +193,49 @@ def test_the_first_notes_must_read_whole_as_a_drawn_scene(
     assert end_of(drawn, ScriptedBackend([reply])).verdict is not None, (
         "a judge for all videos is not asked"
     )
+
+
+@pytest.mark.parametrize("prompt", HALF_UNDERSTOOD)
+def test_a_prompt_that_is_half_understood_has_no_verdict(
+    nano: Backend, drawn: VideoPair, prompt: str
+) -> None:
+    end = end_of(replace(drawn, prompt=prompt), nano, ONE_TURN)
+    assert (end.verdict, end.outside_scope) == (None, True)
+
+
+@pytest.mark.parametrize("world", [SIMPLE, FULL], ids=["simple", "full"])
+def test_each_prompt_of_the_drawn_worlds_is_read_as_its_scene(world: World) -> None:
+    rng = np.random.default_rng(1)
+    for facts in (draw_facts(rng, world) for _ in range(500)):
+        prompt, ground = write_prompt(rng, facts), facts.ground.replace("photo", "a photo")
+        things = " and ".join(map(name_thing, facts.things))
+        for written in (prompt, prompt.lower(), f" {prompt}  ", prompt.replace(" on ", " on the ")):
+            assert asked_scene(written) == f"{things} moving {facts.direction} on {ground}"
+
+
+def test_every_face_tells_an_odd_prompt_from_real_videos(
+    nano: Backend, drawn: VideoPair, tmp_path: Path
+) -> None:
+    end_of(replace(drawn, prompt="A red ball."), nano, ONE_TURN, trace=tmp_path / "0.json")
+    odd = load(tmp_path / "0.json")
+    clips = tuple(replace(clip, drawn=False) for clip in odd.started.clips if clip)
+    real = replace(odd, started=replace(odd.started, clips=clips))
+    (tmp_path / "1.json").write_bytes(to_json(real))
+    pair = EvaluationPair("drawn", 1, "p", "a", "b")
+    for number, trace in enumerate((odd, real)):
+        view = RunView.of(trace)
+        faces = {
+            "command line": run("replay", tmp_path / f"{number}.json").stdout,
+            "labels": run("replay", tmp_path / f"{number}.json", "--json").stderr,
+            "page": view.headline,
+            "report": render_report(trace),
+            "API": str(run_json(view)["notes"]),
+            "evaluation": result_of(pair, trace).error,
+            "reward": ComparedVideos(0, 1, trace).error,
+        }
+        for face, told in faces.items():
+            found = [sentence for sentence in SENTENCES if sentence in told]
+            assert found == [SENTENCES[number]], face
 
 
 @pytest.mark.parametrize(

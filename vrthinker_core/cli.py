@@ -53,11 +53,11 @@ from vrthinker_core.types.messages import Cancelled
 from vrthinker_core.types.order import check_order
 from vrthinker_core.types.settings import setting
 from vrthinker_core.types.wording import (
-    OUTSIDE_ADVICE,
-    OUTSIDE_SCOPE,
+    OTHER_JUDGES,
     SCRIPTED,
     SCRIPTED_HELP,
     order_unchecked,
+    outside_words,
 )
 
 
@@ -237,9 +237,9 @@ def _print_labels(events: Iterable[Event]) -> Finished | None:
     """
     end: Finished | None = None
     last: Event | None = None
-    opened = False
+    started: Started | None = None
     for event in events:
-        opened = all(event.clips) if isinstance(event, Started) else opened
+        started = event if isinstance(event, Started) else started
         last = last if isinstance(event, Voted) else event
         end = event if isinstance(event, Finished) else end
     if end is None:
@@ -248,8 +248,8 @@ def _print_labels(events: Iterable[Event]) -> Finished | None:
     faulty = end.fault in INPUT_FAULTS
     lines = [*end.notes, "" if faulty else end.error]
     lines += [f"{SCRIPTED}: {SCRIPTED_HELP}"] if end.scripted else []
-    if end.outside_scope:
-        lines += [OUTSIDE_SCOPE, OUTSIDE_ADVICE]
+    if end.outside_scope and started:
+        lines += [*outside_words(started), OTHER_JUDGES]
     elif not end.error and not (end.verdict and end.verdict.whole):
         lines.append(f"There is no {'whole ' if end.verdict else ''}verdict: {end.stop.value}.")
     labels: dict[str, object] = {**dict(end.verdict or Verdict())}
@@ -258,7 +258,7 @@ def _print_labels(events: Iterable[Event]) -> Finished | None:
         check = check_order(end, second)
         labels |= {"swapped": check and check.second.labels, "order": check and check.effects}
         lines.append("" if check else order_unchecked(second))
-    if opened and not faulty:
+    if started and all(started.clips) and not faulty:
         print(json.dumps(labels))
     for line in lines:
         print_error(line)

@@ -364,8 +364,8 @@ def outside_scope(
 ) -> bool:
     """Return whether the run ended by itself but outside the judge's scope.
 
-    A judge for drawn scenes must be shown clips that this project drew, and must have read them as
-    drawn scenes.
+    A judge for drawn scenes must be shown clips that this project drew, for a prompt that such
+    clips can show, and must have read both so.
     """
     unended = (None, StopReason.CANCELLED, StopReason.FAILED)
     if judge.scope == "any" or deliberation.stop_reason in unended:

@@ -46,6 +46,7 @@ class Deliberation:
     ) -> None:
         self.protocol = protocol
         self.settings = settings
+        self._prompt = prompt
         self._source = source
         self._follows_instructions = follows_instructions
         self._opening = protocol.opening_messages(
@@ -254,12 +255,12 @@ class Deliberation:
 
     @property
     def read_as_drawn(self) -> bool:
-        """Whether the first notes describe all first frames as a drawn scene."""
+        """Whether the first notes describe prompt and first frames as drawn scenes."""
         notes = next((reply.snapshot for reply in self.replies if reply.snapshot), "")
         numbers: dict[Side, list[str]] = {side: [] for side in Side}
         for ref in self.protocol.opening_refs:
             numbers[ref.side].append(self.protocol.frame_number(ref))
-        return reads_as_drawn(notes, numbers)
+        return reads_as_drawn(self._prompt, notes, numbers)
 
 
 def _is_refused(reply: Reply) -> bool:

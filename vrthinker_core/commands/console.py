@@ -35,8 +35,7 @@ from vrthinker_core.types.wording import (
     LABEL_NAMES,
     NO_RELIABLE_WINNER,
     NOT_SWAP_TESTED,
-    OUTSIDE_ADVICE,
-    OUTSIDE_SCOPE,
+    OTHER_JUDGES,
     SCRIPTED,
     SCRIPTED_HELP,
     SIDES_SWAPPED,
@@ -44,6 +43,7 @@ from vrthinker_core.types.wording import (
     branch_name,
     frame_time,
     order_unchecked,
+    outside_words,
     percent,
 )
 
@@ -117,6 +117,7 @@ class ConsoleRenderer:
         self._console = console
         self._open_line = False
         self._max_turns: int | None = None
+        self._outside: tuple[str, ...] = ()  # What an end outside the scope says
         self._turns: list[Turn] = []
         # Of each verdict so far, as percentages.
         self._probabilities: list[dict[Dimension, str]] = []
@@ -198,6 +199,7 @@ class ConsoleRenderer:
 
     def _started(self, started: Started) -> None:
         self._max_turns, self._turns = started.settings.max_turns, []
+        self._outside = (*outside_words(started), OTHER_JUDGES)
         self._line(f"Judge     {started.judge}, protocol {started.dialect}", "bold")
         self._line(f"Prompt    {started.prompt}")
         if name := branch_name(started):
@@ -261,9 +263,8 @@ class ConsoleRenderer:
             self._probabilities.append(known)
         if end.scripted:
             self._line(f"{SCRIPTED}: {SCRIPTED_HELP}", "bold yellow")
-        if end.outside_scope:
-            self._line(OUTSIDE_SCOPE, "bold yellow")
-            self._line(OUTSIDE_ADVICE)
+        for line in self._outside if end.outside_scope else ():
+            self._line(line, "bold yellow")
         forced = end.forced and end.stop is StopReason.ANSWERED
         reason = "answered when asked for the answer" if forced else end.stop.value
         took = filter(None, [ended_after(len(self._turns), end.seconds), totals(self._turns)])

@@ -14,12 +14,12 @@ from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.batch import check_pairs_in_hand, judge_many
 from vrthinker_core.errors import BadInput
 from vrthinker_core.evaluation.strengths import pair_score, win_rates
-from vrthinker_core.results.result import OUTSIDE_REASON
 from vrthinker_core.storage import allow_pairs, os_errors
 from vrthinker_core.types import Dimension, Settings, StopReason, Trace, VideoPair
 from vrthinker_core.types.events import add_event
 from vrthinker_core.types.messages import Cancelled
 from vrthinker_core.types.order import order_of
+from vrthinker_core.types.wording import outside_words
 
 Videos = Sequence[Path | str]
 PromptGroup = tuple[str, Videos]  # a prompt and the videos that were made from it
@@ -43,7 +43,7 @@ class ComparedVideos:
         if end.verdict:
             return ""
         if end.outside_scope:
-            return OUTSIDE_REASON
+            return " ".join(outside_words(self.trace.started))
         if end.error:
             return end.error
         stopped = end.stop is StopReason.CANCELLED

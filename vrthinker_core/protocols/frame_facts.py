@@ -63,7 +63,13 @@ _THING = (
     rf"|(?:{'|'.join(COUNT_WORDS[1:])}) (?:{_COLOUR}) (?:{_SHAPE})s)"
 )
 _SCENE = re.compile(rf"{_THING}(?: and {_THING})? moving (?:{'|'.join(DIRECTIONS)})")
-_ASKED = re.compile(rf"The prompt asks for {_SCENE.pattern} on (?:a )?(?:{'|'.join(GROUNDS)})\.")
+_GROUND = "|".join(GROUNDS).replace("photo", "a photo")
+_ASKED = re.compile(  # A prompt of the drawn world, without "the" and punctuation
+    rf"(?:video of )?(?:(?:on |a close shot of )?(?P<before>{_GROUND})(?: in sun| with)? )?"
+    rf"(?P<things>{_THING}(?: and {_THING})?) (?:roll|mov|slid|drift|travel|glid|go)(?:s|es?|ing)? "
+    r"(?P<way>(?:to )?(?:right|left)|away(?: from camera)?|closer|towards? camera)"
+    rf"(?(before)| (?:over|across|on) (?P<after>{_GROUND}))(?: seen from above)?"
+)
 
 # "Colour red: video 1 red, as asked; video 2 blue, not as asked."
 _COMPARED = re.compile(
@@ -138,14 +144,24 @@ def read_prompt_facts(think: str) -> tuple[PromptFact, ...]:
     )
 
 
-def reads_as_drawn(snapshot: str, frames: Mapping[Side, Sequence[str]]) -> bool:
+def asked_scene(prompt: str) -> str:
+    """Return the drawn scene of a prompt as the judge notes it, or ""."""
+    words = re.split(r"[\s.,:;!]+", prompt.lower())
+    asked = _ASKED.fullmatch(" ".join(word for word in words if word not in ("", "the")))
+    if asked is None:
+        return ""
+    direction = next((each for each in DIRECTIONS if each in asked["way"]), "closer")
+    return f"{asked['things']} moving {direction} on {asked['before'] or asked['after']}"
+
+
+def reads_as_drawn(prompt: str, snapshot: str, frames: Mapping[Side, Sequence[str]]) -> bool:
     """Return whether first notes parse fully as a drawn scene.
 
-    The notes must hold the prompt, both videos, and each of the first `frames` in order.
+    The notes must hold the prompt's scene, both videos, and each of the first `frames` in order.
     """
-    asked, _, rest = snapshot.strip().partition("\n")
-    if not _ASKED.fullmatch(asked) or len(rest.splitlines()) != len(Side):
-        return not frames
+    scene, (asked, _, rest) = asked_scene(prompt), snapshot.strip().partition("\n")
+    if not scene or asked != f"The prompt asks for {scene}." or len(rest.splitlines()) != len(Side):
+        return False
     videos = [video for video in _read_plain(rest) if _SCENE.fullmatch(video.shows)]
     noted = {video.side: [fact.frame for fact in video.frames] for video in videos}
     return noted == {side: list(numbers) for side, numbers in frames.items()}

@@ -19,12 +19,11 @@ from vrthinker_core.types import Dimension, Settings, Side, StopReason, Trace, V
 from vrthinker_core.types.events import Finished
 from vrthinker_core.types.messages import LabelProbabilities
 from vrthinker_core.types.order import OrderCheck, order_of
-from vrthinker_core.types.wording import OUTSIDE_SCOPE
+from vrthinker_core.types.wording import outside_words
 
 ROW_FAULT = "BrokenRow"  # fault of a pair that was never judged
 LEFT_OUT = "LeftOut"  # in place of a fault, if people could not decide
 OUTSIDE_FAULT = "OutsideScope"  # fault of a pair that its judge can never judge
-OUTSIDE_REASON = f"{OUTSIDE_SCOPE} Choose another judge."
 
 # How a ranking treats a pair with one unreadable video.
 MissingRule = Literal["loses", "leave-out"]
@@ -40,7 +39,7 @@ class PairResult:
     verdict: Verdict | None = None
     provisional: bool = False  # without a final answer, the verdict is the last recommended one
     forced: bool = False
-    outside_scope: bool = False  # the judge cannot judge such videos; the pair counts as failed
+    outside_scope: bool = False  # the judge cannot judge such a pair, which counts as failed
     confidence: int | None = None  # CF of the reply with the verdict, 1 to 5; None if not given
     # Of tie, 1 and 2 for each label of the verdict, if the judge tells them; their sum is at most 1
     probabilities: dict[Dimension, LabelProbabilities] | None = None
@@ -136,7 +135,7 @@ def result_of(pair: EvaluationPair, trace: Trace, file: str = "") -> PairResult:
         new_tokens=sum(each.new_tokens or 0 for each in done),
         seconds=end.seconds,
         clip_seconds=(first.seconds, second.seconds) if first and second else None,
-        error=OUTSIDE_REASON if end.outside_scope else end.error,
+        error=" ".join(outside_words(trace.started)) if end.outside_scope else end.error,
         fault=OUTSIDE_FAULT if end.outside_scope else end.fault,
         trace=file,
         unreadable=end.unreadable,

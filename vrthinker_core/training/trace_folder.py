@@ -28,7 +28,7 @@ from vrthinker_core.training.rollouts import LabelledPair, Rollout, clips_of
 from vrthinker_core.training.teaching import NotForTraining, RowFilter, RowKind, TraceFile
 from vrthinker_core.types import Preference, Run, StopReason, Trace, Verdict
 from vrthinker_core.types.progress import count
-from vrthinker_core.types.wording import OUTSIDE_SCOPE
+from vrthinker_core.types.wording import outside_words
 from vrthinker_core.video.thumbnails import make_thumbnail
 
 
@@ -235,8 +235,8 @@ def _all_rows(
                 yield row
         except (TraceError, NotForTraining) as reason:
             told = f"{str(reason).rstrip('.')}."
-            end = file.trace.finished if isinstance(file, TraceFile) else None
-            if end is not None and end.outside_scope:
-                told += f" {OUTSIDE_SCOPE}"
+            trace = file.trace if isinstance(file, TraceFile) else None
+            if trace and trace.finished and trace.finished.outside_scope:
+                told += f" {outside_words(trace.started)[0]}"
             report.skipped.append(encodable(f"{path}: {told}"))
         report.used += report.rows > before

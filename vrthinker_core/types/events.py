@@ -166,7 +166,7 @@ class Finished:
         verdict: Whole for `answered`; may be partial otherwise.
         provisional: The verdict is the last recommended one: no final answer came.
         forced: The engine had asked for the answer.
-        outside_scope: The judge cannot judge such videos: the labels in its turns are no verdict.
+        outside_scope: The judge cannot judge such a pair: the labels in its turns are no verdict.
         error: Cause and what to do, for `failed` and `context full`.
         fault: Name of the error class in `errors.py`; "" if nothing failed.
         unreadable: Videos whose missing or unreadable file ended the run.

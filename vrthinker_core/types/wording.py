@@ -27,11 +27,13 @@ SIDES_SWAPPED = (
 )
 
 OUTSIDE_SCOPE = "No verdict: this judge cannot judge real videos."
-OUTSIDE_ADVICE = (
-    "Its words show how the loop works and are no opinion on these videos. Choose another judge: "
-    "hf:qunwang13/vrthinker on a GPU, or server:URL#MODEL."
+OUTSIDE_ADVICE = "Its words are no opinion on these videos: choose another judge."
+ODD_PROMPT = "No verdict: this judge does not understand this prompt."
+ODD_PROMPT_ADVICE = (
+    'Describe the scene as in "A red cube moves left across the sand." Or choose another judge.'
 )
-DEMO_RUN = "Demo run, no verdict"  # The short form of `OUTSIDE_SCOPE`, for a list
+OTHER_JUDGES = "Others are hf:qunwang13/vrthinker on a GPU, and server:URL#MODEL."
+DEMO_RUN = "Demo run, no verdict"  # The short form of `outside_words`, for a list
 SCRIPTED = "Scripted example"
 SCRIPTED_HELP = "A person wrote these replies to show how a judge works. No model judged this pair."
 NO_RELIABLE_WINNER = "No reliable winner: swapping the sides changed it."
@@ -45,6 +47,12 @@ WHY_NO_VERDICT = {
     StopReason.CANCELLED: "the run was stopped",
     StopReason.FAILED: "the comparison failed",
 }
+
+
+def outside_words(started: Started) -> tuple[str, str]:
+    """Return why a run is outside its judge's scope, and what to do."""
+    drawn = all(clip is not None and clip.drawn for clip in started.clips)
+    return (ODD_PROMPT, ODD_PROMPT_ADVICE) if drawn else (OUTSIDE_SCOPE, OUTSIDE_ADVICE)
 
 
 def order_unchecked(second: Finished | None) -> str:

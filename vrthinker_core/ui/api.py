@@ -131,7 +131,7 @@ class RunJson(TypedDict):
     stop: str | None  # why the run ended, a `StopReason`; None while it is going on
     labels: LabelsJson | None
     probabilities: ProbabilitiesJson | None  # of these labels; None where none is known
-    outside_scope: bool  # the judge cannot judge such videos: no label counts, and none is given
+    outside_scope: bool  # the judge cannot judge such a pair: no label counts, and none is given
     provisional: bool
     forced: bool
     error: str  # one sentence, "" where nothing failed
@@ -183,6 +183,7 @@ def run_json(view: RunView, seconds: float = 0.0, pace: Pace = Pace()) -> RunJso
     finished, started = view.finished, view.started
     notes = [*started.notes, *words.clip_notes(started.clips)] if started else []
     notes += finished.notes if finished else ()
+    notes += [f"{view.headline}."] if view.outside_scope else []
     return {
         "status": view.status(seconds, pace),
         "stop": str(finished.stop) if finished else None,

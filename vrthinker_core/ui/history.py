@@ -60,7 +60,7 @@ class RunRecord:
     ending: StopReason | None = None  # None for a run that was cut off, or has not ended
     judged: bool = False  # it gave a verdict
     overall: Preference | None = None  # the verdict's label for the whole
-    outside_scope: bool = False  # the judge cannot judge such videos
+    outside_scope: bool = False  # the judge cannot judge such a pair
     scripted: bool = False  # a person wrote the replies as an example
     order: OrderEffect | None = None  # of the overall label; None if it was not checked
     # Names of the videos that it compared

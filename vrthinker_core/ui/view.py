@@ -49,6 +49,7 @@ from vrthinker_core.types.wording import (
     TAKEN_OVER,
     branch_name,
     order_unchecked,
+    outside_words,
 )
 from vrthinker_core.ui import words
 from vrthinker_core.ui.run import RunState, state_of
@@ -181,13 +182,15 @@ class RunView:
         self.order = order_of(state.runs)  # None without two verdicts
         # None before the end, without an answer and outside the judge's scope
         self.verdict = self.finished.verdict if self.finished else None
-        # Whether the judge cannot judge such videos: no label counts
+        # Whether the judge cannot judge such a pair: no label counts
         self.outside_scope = self.finished is not None and self.finished.outside_scope
         # Whether a person wrote the replies as an example: no winner is named
         self.scripted = self.finished is not None and self.finished.scripted
         self.name = branch_name(self.started) if self.started else ""  # of a branch, or ""
         # The outcome in one line; "" before the end
-        self.headline = words.headline(self.finished, self.order) if self.finished else ""
+        self.headline = (
+            words.headline(self.started, self.finished, self.order) if self.finished else ""
+        )
         self._in_view = state.in_view
 
     @classmethod
@@ -276,6 +279,7 @@ class RunView:
             if heading != AS_IT_CAME or not (turn.reply.snapshot or turn.reply.think)
         ]
         told = words.loop_seen(looked, asked, "pair" if is_paired else "frame")
+        told = f"{told} {outside_words(self.started)[1]}"
         return {"told": told, "ways": words.OUTSIDE_WAYS, "wrote": [words.DEMO_WROTE, wrote]}
 
     def _chip(self, dimension: Dimension) -> Json:

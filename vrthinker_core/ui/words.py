@@ -6,7 +6,7 @@ from typing import Any
 from vrthinker_core.backends import NANO_LIMITS
 from vrthinker_core.errors import VideoError
 from vrthinker_core.types import ClipInfo, Dimension, FrameSelection, Preference, ProblemKind, Side
-from vrthinker_core.types.events import Finished, StopReason, Turn
+from vrthinker_core.types.events import Finished, Started, StopReason, Turn
 from vrthinker_core.types.messages import LabelProbabilities
 from vrthinker_core.types.order import OrderCheck, OrderEffect
 from vrthinker_core.types.progress import count, ended_after
@@ -16,11 +16,11 @@ from vrthinker_core.types.wording import (
     LABEL_NAMES,
     NO_RELIABLE_WINNER,
     NOT_SWAP_TESTED,
-    OUTSIDE_SCOPE,
     SCRIPTED,
     SIDES_SWAPPED,
     TELLING,
     WHY_NO_VERDICT,
+    outside_words,
     percent,
 )
 
@@ -205,10 +205,10 @@ DIMENSION_HELP = {
 NO_DIFFERENCE = "No difference found"
 
 
-def headline(finished: Finished, check: OrderCheck | None) -> str:
+def headline(started: Started | None, finished: Finished, check: OrderCheck | None) -> str:
     """Return a run's outcome in one line. `check`: both its orders."""
-    if finished.outside_scope:
-        return OUTSIDE_SCOPE.rstrip(".")
+    if started and finished.outside_scope:
+        return outside_words(started)[0].rstrip(".")
     if finished.scripted:
         return SCRIPTED
     if finished.verdict is None:

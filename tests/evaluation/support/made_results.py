@@ -9,11 +9,11 @@ from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import (
     LEFT_OUT,
     OUTSIDE_FAULT,
-    OUTSIDE_REASON,
     ROW_FAULT,
     PairResult,
 )
 from vrthinker_core.types import Dimension, Preference, StopReason, Verdict
+from vrthinker_core.types.wording import OUTSIDE_SCOPE
 
 WORDS = {None: None, "1": Preference.FIRST, "2": Preference.SECOND, "0": Preference.TIE, "-": None}
 
@@ -55,7 +55,7 @@ def broken(row: int, people: str) -> PairResult:
 
 def outside(row: int, people: str) -> PairResult:
     """A pair that its judge cannot judge, although its run was answered."""
-    return result(row, people, None, outside_scope=True, fault=OUTSIDE_FAULT, error=OUTSIDE_REASON)
+    return result(row, people, None, outside_scope=True, fault=OUTSIDE_FAULT, error=OUTSIDE_SCOPE)
 
 
 def left_out(row: int) -> PairResult:
