@@ -50,7 +50,7 @@ GONE = BackendFailed("The machine is gone.")
 FIRST_TRIES = {
     "before any text": failing(GONE),
     "within its text": failing(GONE, "half ", "a re"),
-    "with an error of its own": failing(ConnectionResetError("secret"), "half "),
+    "with an error of its own": failing(ConnectionResetError("/secret/folder/it is gone"), "half "),
     "after more pieces than a list of a trace may hold": failing(GONE, *["x "] * 2000),
     "without a completion": lambda: iter(["half a re"]),
 }

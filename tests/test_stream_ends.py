@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import NoReturn
 
 import pytest
 
 from tests.support.decoders import halting_decoders
-from tests.support.engines import CALL, Engine, Stream, end_of
+from tests.support.engines import CALL, Engine, OddConversation, Stream, end_of
 from tests.test_judge import ANSWER
 from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.errors import BackendFailed
@@ -53,24 +55,56 @@ def test_a_stream_without_a_completion_fails_with_a_sentence(
     ("error", "sentence"),
     [
         (BackendFailed("The machine is gone."), "The machine is gone."),
-        (ZeroDivisionError("secret"), "ZeroDivisionError"),
+        (
+            ValueError("no such\nmodel in /secret/place/of.bin"),
+            "The judge failed: ValueError: no such model in of.bin.",
+        ),
+        (KeyError(), "The judge failed: KeyError."),
     ],
 )
 def test_a_stream_that_raises_keeps_its_text_and_says_why(
-    engine: Engine, error: Exception, sentence: str
+    engine: Engine, error: Exception, sentence: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """The text of any error in one line without folders; its traceback is logged."""
+
     def stream() -> Iterator[str | Completion]:
         yield "half a re"
         raise error
 
     events = engine.run(stream)
     end = end_of(events)
-    assert (end.stop, end.fault) == (StopReason.FAILED, type(error).__name__)
-    assert sentence in end.error
-    assert "secret" not in end.error
-    assert "\n" not in end.error
+    assert (end.stop, end.fault, end.error) == (StopReason.FAILED, "BackendFailed", sentence)
     assert written(events).text == "half a re"
     assert engine.trace.finished == end
+    logged = [record.exc_info and record.exc_info[1] for record in caplog.records]
+    assert logged == [] if isinstance(error, BackendFailed) else error in logged
+
+
+@pytest.mark.parametrize("odd", [None, 7, b"text", [], Completion(None)])  # type: ignore[arg-type]
+def test_a_stream_of_anything_but_text_ends_the_run(engine: Engine, odd: object) -> None:
+    end = end_of(engine.run(lambda: iter(["half ", odd, Completion("half ")])))  # type: ignore[list-item]
+    assert (end.stop, end.fault) == (StopReason.FAILED, "BackendFailed")
+    assert end.error.startswith(f"The judge failed: TypeError: stream gave {odd!r}"[:80])
+
+
+@pytest.mark.parametrize("broken", ["open_conversation", "count_tokens", "stream_batch"])
+def test_a_judge_that_raises_elsewhere_ends_the_run_alike(
+    engine: Engine, broken: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> NoReturn:
+        raise ValueError("no such model")
+
+    backend = replace(engine.backend(lambda: iter(())), context_length=9000)
+    kind = OddConversation if broken == "count_tokens" else type(backend)
+    if broken == "stream_batch" and not hasattr(kind, broken):
+        pytest.skip("this engine asks for no batch")
+    monkeypatch.setattr(kind, broken, fail)
+    end = end_of(engine.start(backend))
+    assert (end.stop, end.error) == (
+        StopReason.FAILED,
+        "The judge failed: ValueError: no such model.",
+    )
+    assert "in fail\n" in caplog.text
 
 
 def test_a_cancelled_stream_keeps_its_text_and_has_no_verdict(engine: Engine) -> None:

@@ -85,6 +85,7 @@ HOT = {"temperature": float("-inf")}
         (["turns", 0, "completion", "seconds"], float("nan")),
         (["finished", "seconds"], float("-inf")),
         (["started", "settings", "temperature"], float("inf")),
+        (["started", "settings", "max_turns"], 99),
         (["started", "clips", 0, "frames"], 10**400),
         (["turns", 0, "frames", 0, "index"], 2**53),
         (["turns", 0, "in_view", 0, "slot"], -(10**400)),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from vrthinker_core.__about__ import __version__ as __version__
 
 if TYPE_CHECKING:
-    from vrthinker_core.backends import Backend, ScriptedBackend, open_backend
+    from vrthinker_core.backends import Backend, Conversation, ScriptedBackend, open_backend
     from vrthinker_core.batch import judge_many
     from vrthinker_core.branch_plan import BranchPlan, Changes, plan_branch
     from vrthinker_core.errors import (
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from vrthinker_core.training.trace_folder import export
     from vrthinker_core.types import (
         Dimension,
+        Frame,
         Preference,
         Run,
         Settings,
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
         TurnEnded,
         Voted,
     )
+    from vrthinker_core.types.messages import Completion, Message, Sampling
     from vrthinker_core.types.order import OrderCheck, OrderEffect, check_order
 
 __all__ = [
@@ -71,18 +73,23 @@ __all__ = [
     "Changes",
     "CheckpointError",
     "ComparedVideos",
+    "Completion",
+    "Conversation",
     "Dimension",
     "Event",
     "Finished",
+    "Frame",
     "FramesShown",
     "JudgeError",
     "JudgeEvent",
+    "Message",
     "Opening",
     "OrderCheck",
     "OrderEffect",
     "Preference",
     "Reward",
     "Run",
+    "Sampling",
     "ScriptedBackend",
     "Settings",
     "Side",
@@ -119,6 +126,7 @@ __all__ = [
 _MODULES = (
     "errors",
     "types",
+    "types.messages",
     "types.events",
     "types.order",
     "backends",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from itertools import islice
@@ -20,7 +20,7 @@ from vrthinker_core.backends.base import (
 )
 from vrthinker_core.comparison import Comparison, PendingTurn
 from vrthinker_core.cpus import cpu_count
-from vrthinker_core.errors import BadInput
+from vrthinker_core.errors import BadInput, judge_failure
 from vrthinker_core.judge import ReplyCollector, check_opened, stream_items
 from vrthinker_core.traces import TraceWriter
 from vrthinker_core.types import Settings, VideoPair
@@ -30,6 +30,8 @@ from vrthinker_core.video import DecoderPool
 
 # Pairs that are opened ahead of their first turn; also the number of threads that open videos
 OPEN_AHEAD = 4
+
+StreamBatch = Callable[[Sequence[GenerationRequest]], Iterator[tuple[int, StreamItem]]]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -85,8 +87,7 @@ def judge_many(
                     yield from row.events()
                 # Fill the places of finished rows before the next batch
                 if not any(row.over for row in running):
-                    stream = stream_batch([row.request for row in running])
-                    yield from _run_turn(running, stream, stepping)
+                    yield from _run_turn(running, stream_batch, stepping)
                 rows = [row for row in rows if not row.over]
         finally:
             for row in rows:
@@ -138,15 +139,15 @@ def stream_one_by_one(requests: Sequence[GenerationRequest]) -> Iterator[tuple[i
 
 
 def _run_turn(
-    rows: Sequence[_Row], stream: Iterator[tuple[int, StreamItem]], executor: Executor
+    rows: Sequence[_Row], stream_batch: StreamBatch, executor: Executor
 ) -> Iterator[tuple[int, JudgeEvent]]:
-    """Take one reply for every row from the stream.
+    """Take one reply for every row.
 
     Meanwhile a row whose reply has ended fetches its next frames. A row whose reply has no end when
     the stream stops goes on, too: its reply counts as failed.
     """
     left = dict(enumerate(rows))
-    for position, item in _items(stream, left):
+    for position, item in stream_items_for(left, stream_batch, [row.request for row in rows]):
         yield from left[position].add(item)
         if left[position].reply.ended:
             left.pop(position).step(executor)
@@ -158,17 +159,18 @@ def _run_turn(
         row.step(executor)
 
 
-def _items(
-    stream: Iterator[tuple[int, StreamItem]], left: dict[int, _Row]
+def stream_items_for(
+    left: Collection[int], stream_batch: StreamBatch, requests: Sequence[GenerationRequest]
 ) -> Iterator[tuple[int, StreamItem]]:
     """Yield items of waiting rows, or one exception for all of them."""
     try:
-        for position, item in stream:
+        for position, item in stream_batch(requests):
             if position in left:
                 yield position, item
     except Exception as error:  # noqa: BLE001 - every row that still waits says what happened
+        failure = judge_failure(error)
         for position in list(left):
-            yield position, error
+            yield position, failure
 
 
 class _Row:

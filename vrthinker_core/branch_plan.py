@@ -104,7 +104,6 @@ def plan_branch(origin: Run, turn: int, changes: Changes = Changes()) -> BranchP
             )
     if changes.no_tool:
         settings = replace(settings, max_turns=turn)
-    make_protocol(settings, protocol.name)  # Checks the range of every setting
     facts = Origin(started.prompt, started.judge, started.settings, branch_name(started))
     branch = Branch(facts, turn, frames, changes.no_tool)
     prompt = started.prompt if changes.prompt is None else changes.prompt

@@ -6,6 +6,7 @@ write), 2 for bad input with one line on standard error, 130 after Ctrl+C or SIG
 
 import io
 import json
+import logging
 import os
 import sys
 from collections.abc import Iterable, Sequence
@@ -103,6 +104,8 @@ def main() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A character that the terminal cannot show is no error.
         sys.stdout.reconfigure(errors="backslashreplace")
+    if not sys.flags.dev_mode:  # `python -X dev` shows the tracebacks behind the sentences
+        logging.getLogger("vrthinker_core.errors").addHandler(logging.NullHandler())
     try:
         code = app(standalone_mode=False)
         if sys.stdout is not None:  # None if standard output is closed

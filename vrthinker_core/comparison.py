@@ -28,6 +28,7 @@ from vrthinker_core.errors import (
     VideoError,
     describe,
     is_retryable,
+    judge_failure,
 )
 from vrthinker_core.protocols import PromptProtocol, make_protocol, sanitize_prompt, with_defaults
 from vrthinker_core.protocols.factory import chosen_protocol, frame_layout
@@ -216,7 +217,7 @@ class Comparison:
                 deliberation.take_over(turn.completion, plan.branch.frames if last else ())
                 yield turn
         except Exception as error:  # noqa: BLE001 - the border: the turns so far are kept, and the end says what happened
-            self._fail(error)
+            self._fail(judge_failure(error))
 
     def next_request(self) -> PendingTurn | None:
         """Fetch the next turn's frames; return its request, None at the end."""
@@ -244,7 +245,7 @@ class Comparison:
                 deliberation.in_view,
             )
         except Exception as error:  # noqa: BLE001 - the border: whatever happens, the trace so far is kept and says so
-            self._fail(error)
+            self._fail(judge_failure(error))
             return None
         return self._last
 

@@ -1,8 +1,10 @@
 """The error classes. Each message is one sentence of cause and one of advice."""
 
 import errno
+import logging
+import re
 
-from vrthinker_core.text import encodable
+from vrthinker_core.text import encodable, one_line
 
 
 class VrThinkerError(Exception):
@@ -97,6 +99,21 @@ def out_of_files(error: BaseException | None) -> str:
     )
 
 
+def explain(what: str, error: Exception) -> str:
+    """Return a sentence with an unknown error's text; log its traceback."""
+    logging.getLogger(__name__).error(what, exc_info=error)
+    # Without folders: the page shows the sentence to its visitors
+    text = re.sub(r"(?<![\w:/])/(?:[^\s/'\":]+/)+", "", str(error))
+    return f"{one_line(f'{what}: {type(error).__name__}: {text}', 400).rstrip('.: ')}."
+
+
+def judge_failure(error: Exception) -> Exception:
+    """Return an unknown error of a judge's own code as `BackendFailed`."""
+    if isinstance(error, VrThinkerError | MemoryError) or out_of_files(error):
+        return error
+    return BackendFailed(explain("The judge failed", error))
+
+
 def describe(error: Exception | None) -> str:
     """Describe any error in a sentence without program details; "" for None."""
     if error is None or isinstance(error, VrThinkerError):
@@ -107,6 +124,7 @@ def describe(error: Exception | None) -> str:
         )
     if sentence := out_of_files(error):
         return sentence
+    logging.getLogger(__name__).error("The comparison stopped unexpectedly", exc_info=error)
     return (
         f"The comparison stopped unexpectedly ({type(error).__name__}). The turns so far are "
         "kept; compare again."

@@ -10,7 +10,7 @@ from vrthinker_core.backends import open_backend
 from vrthinker_core.backends.base import Backend, GenerationRequest, StreamItem, not_cancelled
 from vrthinker_core.branch_plan import BranchPlan
 from vrthinker_core.comparison import Comparison
-from vrthinker_core.errors import BackendFailed, BackendRefused, BadInput
+from vrthinker_core.errors import BackendFailed, BackendRefused, BadInput, judge_failure
 from vrthinker_core.text import encodable
 from vrthinker_core.traces import TraceWriter
 from vrthinker_core.types import Settings, Trace, VideoPair
@@ -172,8 +172,10 @@ class ReplyCollector:
 
     def add(self, item: StreamItem) -> Iterator[TextArrived]:
         """Take the next stream item; yield an event if it is text."""
+        if not isinstance(item.text if isinstance(item, Completion) else item, str | Exception):
+            item = TypeError(f"stream gave {item!r}, neither text nor a Completion with text")
         if isinstance(item, Exception):
-            self.failure = item
+            self.failure = judge_failure(item)
             return
         size = len(item) if isinstance(item, str) else _written(item) - sum(map(len, self._pieces))
         if size > self.room:

@@ -61,6 +61,8 @@ def from_json(data: bytes) -> Trace:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"
         raise TraceError(f"This is not a VR-Thinker trace: {where}: {first['msg']}.") from None
+    except BadInput as error:  # From `Settings`
+        raise TraceError(f"This is not a VR-Thinker trace: {error}") from None
     _check(trace)
     return trace
 

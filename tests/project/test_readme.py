@@ -163,9 +163,10 @@ def test_help_tells_what_the_fields_of_a_public_class_mean() -> None:
 
 def test_the_public_names_are_these() -> None:
     assert sorted(vrthinker_core.__all__) == [
-        "Backend", "BadInput", "Branch", "BranchPlan", "Changes", "CheckpointError", "ComparedVideos", "Dimension", "Event",
-        "Finished", "FramesShown", "JudgeError", "JudgeEvent", "Opening", "OrderCheck", "OrderEffect", "Preference",
-        "Reward", "Run", "ScriptedBackend", "Settings", "Side", "Started", "StopReason", "Swapped", "TextArrived", "Trace",
+        "Backend", "BadInput", "Branch", "BranchPlan", "Changes", "CheckpointError", "ComparedVideos",
+        "Completion", "Conversation", "Dimension", "Event",
+        "Finished", "Frame", "FramesShown", "JudgeError", "JudgeEvent", "Message", "Opening", "OrderCheck", "OrderEffect", "Preference",
+        "Reward", "Run", "Sampling", "ScriptedBackend", "Settings", "Side", "Started", "StopReason", "Swapped", "TextArrived", "Trace",
         "TraceError", "Turn", "TurnEnded", "Verdict", "VideoError", "VideoPair", "Vote", "Voted", "VrThinkerError",
         "areward", "areward_many", "check_order", "compare", "evaluate", "export", "judge", "judge_branch", "judge_many", "load_trace",
         "open_backend", "plan_branch", "reward", "reward_many",

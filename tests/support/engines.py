@@ -65,13 +65,13 @@ class BatchScript(ScriptedBackend):
         }
         while streams:
             for n, stream in list(streams.items()):
-                item: StreamItem | None
+                item: StreamItem | type[StopIteration]
                 try:
-                    item = next(stream, None)
+                    item = next(stream, StopIteration)
                 except Exception as error:  # noqa: BLE001 - the contract: what goes wrong with one is its last item
                     item = error
-                if item is not None:
-                    yield n, item
+                if item is not StopIteration:
+                    yield n, item  # type: ignore[misc]
                 if not isinstance(item, str):
                     del streams[n]
 

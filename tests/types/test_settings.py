@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import fields
+from dataclasses import fields, replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -70,7 +71,11 @@ def test_anything_else_is_a_value_or_one_sentence(row: Setting, value: object) -
     ("name", "value", "sentence"),
     [
         ("max_turns", 33, 'The setting "Turns" must lie between 1 and 32; it is 33.'),
-        ("max_turns", "1.5", 'The setting "Turns" must be a whole number from 1 to 32; it is 1.5.'),
+        (
+            "max_turns",
+            "1.5",
+            "The setting \"Turns\" must be a whole number from 1 to 32; it is '1.5'.",
+        ),
         (
             "window",
             -1,
@@ -84,7 +89,7 @@ def test_anything_else_is_a_value_or_one_sentence(row: Setting, value: object) -
         (
             "protocol",
             "french",
-            'The setting "Protocol" must be one of auto, paired, concat; it is french.',
+            "The setting \"Protocol\" must be one of auto, paired, concat; it is 'french'.",
         ),
         (
             "temperature",
@@ -154,6 +159,21 @@ def test_settings_by_name() -> None:
     )
     with pytest.raises(BadInput, match="There is no setting 'windows'"):
         parse_settings({"windows": 1})
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"swap": True}, {"max_turns": "3"}, {"max_turns": 0}, {"max_turns": 3.0}, {"window": -1}, {"window": "some"},
+        {"seed": None}, {"temperature": math.nan}, {"preset": "x"}, {"fit": "x"}, {"total": 14}, {"total": 97},
+    ],
+)  # fmt: skip
+def test_settings_are_refused_where_they_are_made(wrong: dict[str, Any]) -> None:
+    (name,) = wrong
+    with pytest.raises(BadInput, match=f'^The setting "{setting(name).label}" must .*; it is '):
+        Settings(**wrong)
+    with pytest.raises(BadInput, match="must"):
+        replace(Settings(), **wrong)
 
 
 @pytest.mark.parametrize("protocol", ["concat", "paired"])

@@ -96,6 +96,13 @@ def servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyServer]:
         yield server
 
 
+@pytest.mark.parametrize("act", ["choose", "open", "download", "pause", "key", "forget"])
+def test_the_dialog_opens_no_python_object(here: Inside, judges: JudgeLoader, act: str) -> None:
+    visitor = Visitor(here, judges)
+    told = visitor.press(act, "python:os:abort", model="python:os:abort", key=KEY)
+    assert (told["judge"], bool(told["said"]), judges.names) == (None, True, ("by hand",))
+
+
 FAR = [{"client": "10.0.0.9"}, {"host": "judge.example"}, {"x-forwarded-for": "10.0.0.9"}]
 
 

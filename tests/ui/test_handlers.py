@@ -36,6 +36,7 @@ from vrthinker_core.ui.sessions import MAX_BRANCHES
 from vrthinker_core.video.files import file_digest
 
 ASKED = RUN.started.prompt
+CODE = "python:os:abort"  # Runs code: only the server's own command line may name it
 Pair = tuple[Path, Path]
 
 
@@ -133,6 +134,7 @@ def test_who_waits_is_told_their_place_and_may_leave(busy: Inside, two: Pair) ->
         ),
         ({"prompt": "x" * (MAX_PROMPT + 1)}, {"prompt": "The prompt has"}),
         ({"judge": "nobody"}, {"judge": "There is no judge 'nobody' here."}),
+        ({"judge": CODE}, {"judge": f"There is no judge '{CODE}' here."}),
         ({"temperature": "2.5"}, {"temperature": 'The setting "Temperature" must lie between 0'}),
     ],
     ids=lambda value: str(value)[:30],
@@ -220,7 +222,7 @@ def test_runs_stream_at_once_unmixed_and_leave_nothing(serve: Serve, tmp_path: P
 
 # -- the order -----------------------------------------------------------------------------------
 
-FOREIGN = replace(RUN, started=replace(RUN.started, judge="someone else"))
+FOREIGN = replace(RUN, started=replace(RUN.started, judge=CODE))
 UNREAD = replace(RUN, finished=Finished(StopReason.NO_ANSWER))
 
 
@@ -233,7 +235,7 @@ UNREAD = replace(RUN, finished=Finished(StopReason.NO_ANSWER))
         (RUN, ASKED, "  ", words.NO_VIDEOS),
         (RUN, ASKED, "a ", words.NO_VIDEO.format(2)),
         (BRANCH, ASKED, "ab", words.CHECK_BRANCH),
-        (FOREIGN, ASKED, "ab", words.CHECK_NO_JUDGE.format("someone else")),
+        (FOREIGN, ASKED, "ab", words.CHECK_NO_JUDGE.format(CODE)),
     ],
 )
 def test_an_order_that_cannot_be_checked_is_told_beside_the_button(

@@ -106,6 +106,7 @@ def test_settings_reach_the_run_and_bad_input_is_a_sentence(server: Server, clip
         test_api.check_one_turn(compare(server, *videos, settings=settings))
     for settings, sentence in test_api.WRONG_SETTINGS[:5:4]:
         check_refused(compare(server, *videos, settings=settings), sentence)
+    check_refused(compare(server, *videos, judge="python:os:abort"), "There is no judge")
     check_refused(compare(server, f"file={EVIL['path']}", videos[1]), "no uploaded file")
     for settings, _ in test_api.WRONG_TYPES:
         is_error, text = call(server, *videos, settings=settings)

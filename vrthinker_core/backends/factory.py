@@ -1,17 +1,19 @@
 """`open_backend`: opens a built-in judge, checkpoint, server or script."""
 
 import json
+import sys
 from dataclasses import replace
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, get_args
 
 from vrthinker_core.__about__ import asset
-from vrthinker_core.backends.base import Backend
+from vrthinker_core.backends.base import Backend, JudgeDescription
 from vrthinker_core.backends.built_in import NANO_LIMITS, NANO_NAME, NANO_NOTE
-from vrthinker_core.backends.judge_name import Bits, parse_judge
+from vrthinker_core.backends.judge_name import Bits, JudgeName, parse_judge
 from vrthinker_core.backends.scripted import ScriptedBackend
-from vrthinker_core.errors import BadInput, CheckpointError, JudgeError
+from vrthinker_core.errors import BadInput, CheckpointError, JudgeError, explain
 from vrthinker_core.text import filled_lines
 from vrthinker_core.types import ProtocolName
 
@@ -21,7 +23,7 @@ def open_backend(choice: str | None = None, name: str | None = None) -> Backend:
 
     `choice` is one of `JUDGE_FORMS`. None opens the best judge that this machine can run. A script
     has JSON lines with `reply`. `name` replaces the judge's own display name, to tell several
-    judges apart; it is ignored if `choice` is None.
+    judges apart; it is ignored if `choice` is None or names a Python object.
 
     Raises `BadInput` for any other choice, `CheckpointError` if a checkpoint cannot be used, and
     `BackendRefused` or `BackendFailed` if a server cannot.
@@ -38,6 +40,8 @@ def open_backend(choice: str | None = None, name: str | None = None) -> Backend:
             )
         case "scripted":
             return _open_script(Path(judge.what), name)
+        case "python":
+            return _open_own(judge)
     from vrthinker_core.backends.discover import find_local, local_key
     from vrthinker_core.backends.server_backend import ServerBackend
 
@@ -88,6 +92,23 @@ def _open_local(
     ours = find_source(source, bits, device).config.get("model_type") == OURS
     engine = TransformersBackend if ours else PlainBackend
     return engine.load(source, name=name, device=device, bits=bits, notes=notes)
+
+
+def _open_own(judge: JudgeName) -> Backend:
+    """Import a user's judge, or its maker. The current folder is importable."""
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, here)  # As `python -m` does
+    module, _, attribute = judge.what.partition(":")
+    try:
+        found: Any = getattr(import_module(module), attribute)
+        made = isinstance(found, type) or not hasattr(found, "open_conversation")
+        backend: Backend = found() if made else found
+    except Exception as error:
+        raise BadInput(explain(f"The judge {judge} cannot be opened", error)) from error
+    members = (name for kind in (JudgeDescription, Backend) for name in vars(kind))
+    if missing := [name for name in members if name[0] != "_" and not hasattr(backend, name)]:
+        raise BadInput(f"The judge {judge} is no Backend: it has no {', '.join(missing)}.")
+    return backend
 
 
 def _open_script(path: Path, name: str | None) -> ScriptedBackend:

@@ -14,19 +14,19 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.text import encodable
 from vrthinker_core.types import ProtocolName
 
-Kind = Literal[
-    "nano", "hf", "server", "local", "openai", "gemini", "openrouter", "hf-inference", "scripted"
-]
+HostKind = Literal["openai", "gemini", "openrouter", "hf-inference"]
+Kind = Literal["nano", "hf", "server", "local", HostKind, "scripted", "python"]
 Bits = Literal["4bit", "8bit"]
 
-HOSTED: tuple[Kind, ...] = ("openai", "gemini", "openrouter", "hf-inference")
+HOSTED: tuple[Kind, ...] = get_args(HostKind)
 SERVED: tuple[Kind, ...] = ("server", "local", *HOSTED)
 
 JUDGE_FORMS = (
     "nano (the demo judge), "
     "hf:ID_OR_FOLDER (?quantize=4bit or 8bit, ?device=cuda, mps, xpu or cpu), "
     "server:URL#MODEL (?protocol=paired or concat), local (a server on this machine), "
-    "openai:MODEL, gemini:MODEL, openrouter:MODEL, hf-inference:MODEL, or scripted:FILE"
+    "openai:MODEL, gemini:MODEL, openrouter:MODEL, hf-inference:MODEL, scripted:FILE, "
+    "or python:MODULE:ATTRIBUTE (a Backend of your own)"
 )
 """Every form of a name, for `--help` and for errors."""
 
@@ -66,6 +66,8 @@ class JudgeName:
                 return shown + (f" ({self.quantize})" if self.quantize else "")
             case "scripted":
                 return Path(self.what).stem or "script"
+            case "python":
+                return self.what.replace(":", ".")
             case "server":
                 return model_title(self.model) or urlsplit(self.what).netloc
             case _:
@@ -95,7 +97,9 @@ def parse_judge(text: str) -> JudgeName:
     if head != said or said not in get_args(Kind) or said == "nano" or not rest:
         raise BadInput(f"There is no judge {text.partition('://')[0]!r}. Choose {JUDGE_FORMS}.")
     kind = cast(Kind, said)
-    if kind == "scripted":
+    if kind == "python" and not re.fullmatch(r"[\w.]+:\w+", rest):
+        raise BadInput("Write python:MODULE:ATTRIBUTE, for example python:my_judge:judge.")
+    if kind in ("scripted", "python"):
         return JudgeName(kind, rest)
     if kind == "server":
         return _server(rest)

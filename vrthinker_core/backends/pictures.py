@@ -39,8 +39,7 @@ class PictureCache:
         if frame.key in self._encoded:
             self._encoded.move_to_end(frame.key)
             return self._encoded[frame.key]
-        picture = Image.frombytes("RGB", (frame.width, frame.height), frame.rgb)
-        encoded = self._encoded[frame.key] = _base64(picture)
+        encoded = self._encoded[frame.key] = _base64(frame.image)
         self._bytes += len(encoded)
         while self._bytes > self._max_bytes and len(self._encoded) > 1:
             self._bytes -= len(self._encoded.popitem(last=False)[1])

@@ -476,13 +476,7 @@ def _parts(message: Message) -> list[dict[str, Any]]:
     for part in message.parts:
         if not isinstance(part, Text | GeneratedText):
             frames = part.frames if hasattr(part, "frames") else (part.frame,)
-            parts += [
-                {
-                    "type": "image",
-                    "image": Picture.frombytes("RGB", (frame.width, frame.height), frame.rgb),
-                }
-                for frame in frames
-            ]
+            parts += [{"type": "image", "image": frame.image} for frame in frames]
         elif parts and parts[-1]["type"] == "text":
             parts[-1]["text"] += part.text
         else:

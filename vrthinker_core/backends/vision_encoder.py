@@ -10,7 +10,6 @@ from typing import Literal
 
 import numpy as np
 import torch
-from PIL import Image
 from transformers import Qwen2_5_VLForConditionalGeneration, Qwen2VLImageProcessorPil
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
 
@@ -125,9 +124,7 @@ class VisionEncoder:
         returns each image with two equal temporal halves; a video's patch takes one half from each
         frame.
         """
-        images = [
-            Image.frombytes("RGB", (frame.width, frame.height), frame.rgb) for frame in item.frames
-        ]
+        images = [frame.image for frame in item.frames]
         depth, times = self._processor.temporal_patch_size, item.grid_thw[0]
         patches = np.asarray(self._processor(images=images, return_tensors="np")["pixel_values"])
         if item.kind == "image":

@@ -53,13 +53,11 @@ def export_frames(
 
 
 def _write_frame(frame: Frame, out: Path) -> dict[str, object]:
-    from PIL import Image
-
     path = out / f"slot_{frame.ref.slot:03d}.png"
     with os_errors(f"Cannot write {path.name} into {out}"):
         out.mkdir(parents=True, exist_ok=True)
         with atomic_path(path) as part:
-            Image.frombytes("RGB", (frame.width, frame.height), frame.rgb).save(part, "PNG")
+            frame.image.save(part, "PNG")
     return {
         "slot": frame.ref.slot,
         "index": frame.index,

@@ -142,6 +142,8 @@ def open_teacher(name: str, pairs: "PairSet", layouts: "Layouts") -> "Teacher":
         own = replace(pairs, grids=grids)
         return Teacher(name, lambda: scripted_teacher(own, write_lesson), own)
     judge = parse_judge(name)
+    if judge.kind == "python":  # Also named by the folder of a run to resume: it must not run code
+        raise BadInput(f"Run `teacher --judge {name}` first, and give its folder with --data.")
     if judge.kind in ("nano", "hf"):
         _trained_protocols(resolved_model(judge.what or judge.kind))
         return Teacher(name, lambda: open_backend(name))

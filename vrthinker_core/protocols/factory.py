@@ -7,14 +7,13 @@ from vrthinker_core.protocols import concat, paired
 from vrthinker_core.protocols.base import PromptProtocol
 from vrthinker_core.types import ProtocolName, Settings
 from vrthinker_core.types.frames import FrameLayout
-from vrthinker_core.types.settings import SETTINGS
+from vrthinker_core.types.settings import setting
 
 
 def make_protocol(settings: Settings, protocol: ProtocolName) -> PromptProtocol:
-    """Return the protocol for `settings`; raise `BadInput` outside a range."""
+    """Return the protocol for `settings`; raise `BadInput` for too many frames a call."""
     most = paired.MAX_PER_CALL if protocol == "paired" else concat.MAX_PER_CALL
-    for row in SETTINGS:
-        row.check(getattr(settings, row.name), most if row.name == "frames_per_call" else None)
+    setting("frames_per_call").check(settings.frames_per_call, most)
     per_call = settings.frames_per_call or most
     if protocol == "paired":
         return paired.Paired(settings.preset, per_call, settings.fit)

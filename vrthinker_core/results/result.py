@@ -340,7 +340,7 @@ def read_run(folder: Path) -> EvaluationRun:
         return type_adapter(EvaluationRun).validate_json((folder / RUN).read_bytes())
     except OSError:
         raise BadInput(f"{folder} holds no evaluation.") from None
-    except ValidationError:
+    except (ValidationError, BadInput):
         raise BadInput(f"{folder / RUN} describes no evaluation that is known here.") from None
 
 

@@ -16,7 +16,7 @@ from vrthinker_core.results.trace_files import CONFIG as CONFIG
 from vrthinker_core.storage import type_adapter
 from vrthinker_core.text import encodable
 from vrthinker_core.training.rewards import RewardWeights
-from vrthinker_core.types.settings import SETTINGS, Settings, setting
+from vrthinker_core.types.settings import Settings, setting
 
 Count = Annotated[int, Ge(1)]
 Positive = Annotated[float, Gt(0)]
@@ -215,8 +215,6 @@ def parse_config(text: str, source: str) -> TrainConfig:
             said = "there is no such setting"
         fault = encodable(": ".join(filter(None, (where, said[:1].lower() + said[1:]))))
         raise BadInput(f"{source} is no training configuration: {fault}.") from None
-    for row in SETTINGS:
-        row.check(getattr(config.settings, row.name))
     return config
 
 

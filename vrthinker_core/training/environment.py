@@ -12,8 +12,6 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from PIL import Image as Picture
-
 from vrthinker_core.backends.base import JudgeDescription
 from vrthinker_core.backends.chat_template import videos_as_images
 from vrthinker_core.errors import BadInput, VideoError
@@ -107,8 +105,7 @@ def content_blocks(message: Message) -> list[Block]:
     for part in message.parts:
         match part:
             case Image(frame):
-                picture = Picture.frombytes("RGB", (frame.width, frame.height), frame.rgb)
-                blocks.append({"type": "image", "image": picture})
+                blocks.append({"type": "image", "image": frame.image})
             case Video():
                 raise BadInput(
                     "GRPO sends pictures only, and concat opens with a video: train paired."

@@ -1,5 +1,6 @@
 """Rollouts: pairs with known labels, played by a judge through the page's own `Deliberation`."""
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -12,10 +13,11 @@ from vrthinker_core.backends.base import (
     GenerationRequest,
     JudgeDescription,
 )
-from vrthinker_core.batch import stream_one_by_one
+from vrthinker_core.batch import stream_items_for, stream_one_by_one
 from vrthinker_core.comparison import outside_scope
 from vrthinker_core.deliberation import Deliberation
 from vrthinker_core.errors import ContextFull, VideoError
+from vrthinker_core.judge import ReplyCollector
 from vrthinker_core.protocols import make_protocol, with_defaults
 from vrthinker_core.protocols.factory import chosen_protocol
 from vrthinker_core.types import ClipInfo, ProtocolName, Run, Settings, Thumbnail, Turn, Verdict
@@ -111,9 +113,12 @@ def play_each(
             while running := [player for player in players if not player.over]:
                 requests = [(player, player.request()) for player in running]
                 asked = [(player, request) for player, request in requests if request]
-                for position, item in stream_batch([request for _, request in asked]):
-                    if isinstance(item, Completion | Exception):
-                        asked[position][0].take(item)
+                replies = [ReplyCollector(0) for _ in asked]
+                sent = [request for _, request in asked]
+                for position, item in stream_items_for(range(len(sent)), stream_batch, sent):
+                    deque(replies[position].add(item), 0)
+                for (player, _), reply in zip(asked, replies, strict=True):
+                    player.take(reply.error or reply.completion)
         finally:
             for player in players:
                 if player.conversation:

@@ -3,10 +3,14 @@
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from vrthinker_core.types.comparison import Side
 from vrthinker_core.types.settings import Amount, Few, Natural
+
+if TYPE_CHECKING:  # A process that only holds frames loads neither
+    import numpy as np
+    from PIL import Image
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -30,6 +34,20 @@ class Frame:
     key: str  # Equal keys mean equal pixels and size: no picture is encoded twice
     rgb: bytes = field(repr=False, compare=False)  # height * width * 3 bytes, row by row
     note: str = ""  # Why this is not the requested frame; "" if it is
+
+    @property
+    def array(self) -> "np.ndarray[Any, np.dtype[np.uint8]]":
+        """The pixels as a read-only NumPy array: (height, width, 3) in RGB."""
+        import numpy as np
+
+        return np.frombuffer(self.rgb, np.uint8).reshape(self.height, self.width, 3)
+
+    @property
+    def image(self) -> "Image.Image":
+        """The frame as a PIL image in RGB."""
+        from PIL import Image
+
+        return Image.frombytes("RGB", (self.width, self.height), self.rgb)
 
 
 @dataclass(frozen=True, slots=True)

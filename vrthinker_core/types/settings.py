@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, TypeGuard, TypeVar
+from typing import Annotated, Any, Literal, TypeGuard, TypeVar, cast
 
 from annotated_types import Interval
 
@@ -59,6 +59,11 @@ class Settings:
     fit: Literal["squash", "letterbox"] = "squash"
     swap: Literal["off", "on"] = "off"
 
+    def __post_init__(self) -> None:
+        """Raise `BadInput` for a value that its row of `SETTINGS` does not allow."""
+        for row in SETTINGS:
+            row.check(getattr(self, row.name))
+
 
 @dataclass(frozen=True, slots=True)
 class Setting:
@@ -82,8 +87,7 @@ class Setting:
     @property
     def default(self) -> SettingValue:
         """The value if nobody chose; None is the protocol's own value."""
-        value: SettingValue = getattr(Settings(), self.name)
-        return value
+        return cast(SettingValue, Settings.__dataclass_fields__[self.name].default)
 
     @property
     def is_switch(self) -> bool:
@@ -134,7 +138,7 @@ class Setting:
             elif value >= self.minimum and not (self.even and value % 2):
                 return
         try:
-            given = " ".join(str(value)[:40].split()) or "blank"
+            given = " ".join(repr(value)[:40].split())
         except ValueError:  # Python prints no longer number
             given = "a number of more than 4,300 digits"
         raise BadInput(f'The setting "{self.label}" must {wanted}; it is {given}.')

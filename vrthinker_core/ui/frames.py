@@ -8,8 +8,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
-from PIL import Image
-
 from vrthinker_core.errors import VrThinkerError
 from vrthinker_core.protocols.factory import frame_layout
 from vrthinker_core.types import Frame, FrameRef, Side, Thumbnail
@@ -162,8 +160,8 @@ class _Stored:
 
     def write(self, files: ThumbnailFiles, frame: Frame) -> str:
         """Write a picture; return its address, "" if there is no room for it."""
-        buffer, size = io.BytesIO(), (frame.width, frame.height)
-        Image.frombytes("RGB", size, frame.rgb).save(buffer, "PNG", compress_level=1)
+        buffer = io.BytesIO()
+        frame.image.save(buffer, "PNG", compress_level=1)
         with self._lock:
             taken = self.bytes + buffer.tell()
             fits = not self.full and taken <= MAX_RUN_BYTES

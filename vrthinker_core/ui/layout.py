@@ -8,7 +8,6 @@ from typing import Any
 import gradio as gr
 
 from vrthinker_core.branch_plan import MAX_FRAMES
-from vrthinker_core.errors import BadInput
 from vrthinker_core.protocols import make_protocol, with_defaults
 from vrthinker_core.protocols.factory import chosen_protocol
 from vrthinker_core.protocols.sanitize import MAX_PROMPT
@@ -204,24 +203,16 @@ def form_values(settings: Settings, trained: Sequence[ProtocolName] = ()) -> dic
     """Return the values that ask for these settings of a run.
 
     A value equal to the default is shown as the default: for a run that has begun, the default of
-    its protocol (`trained`: the protocols of its judge). A value that no run can be asked for, from
-    a foreign trace, is shown as the default, too.
+    its protocol (`trained`: the protocols of its judge).
     """
     own = Settings()
     if settings.protocol != "auto":
         filled = with_defaults(own, make_protocol(own, settings.protocol))
         own = replace(filled, protocol=chosen_protocol(own, trained))
-    protocol: ProtocolName = "concat" if settings.protocol == "concat" else "paired"
 
     def value(row: Setting) -> str:
         sent: Any = getattr(settings, row.name)
-        if sent is None or sent == getattr(own, row.name):
-            return default_value(row)
-        try:
-            make_protocol(replace(Settings(), **{row.name: sent}), protocol)
-        except BadInput:
-            return default_value(row)
-        return _text(sent)
+        return default_value(row) if sent in (None, getattr(own, row.name)) else _text(sent)
 
     return {row.name: value(row) for row in SETTINGS}
 

@@ -22,6 +22,7 @@ from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.cli import main
 from vrthinker_core.commands.train_command import chosen_teacher, named_places, open_training_data
 from vrthinker_core.drawn.faults import FRAMES
+from vrthinker_core.errors import BadInput
 from vrthinker_core.training.config import changed_config, preset_config
 from vrthinker_core.training.pair_set import kept_rollouts
 from vrthinker_core.training.pipeline import STAGES, TrainingData
@@ -142,6 +143,11 @@ def test_drawn_pairs_have_the_teacher_that_knows_them() -> None:
     assert chosen_teacher("cold-start", "drawn:1", None) == "scripted"
     assert chosen_teacher("cold-start", "drawn2:1", "server:other") == "server:other"
     assert chosen_teacher("cold-start", "pairs.csv", None) is None
+
+
+def test_a_teacher_that_is_code_is_not_opened_by_a_folder() -> None:
+    with pytest.raises(BadInput, match="`teacher --judge python:os:abort` first"):
+        taught_data("cold-start", "drawn:1", "python:os:abort")
 
 
 def taught_data(stage: TrainedStage, data: str, teacher: str, *changes: str) -> TrainingData:
