@@ -23,17 +23,26 @@ class FrameRef:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A decoded frame as it is sent to a judge."""
+    """A decoded frame as it is sent to a judge.
+
+    Attributes:
+        index: Frame in the file, 0-based, counted by a full sequential decode.
+        seconds: Timestamp from the file, 0 for the first frame.
+        until: Timestamp of the next frame.
+        key: Equal keys mean equal pixels and size: no picture is encoded twice.
+        rgb: height * width * 3 bytes, row by row.
+        note: Why this is not the requested frame; "" if it is.
+    """
 
     ref: FrameRef
-    index: int  # Frame in the file, 0-based, counted by a full sequential decode
-    seconds: float  # Timestamp from the file, 0 for the first frame
-    until: float  # Timestamp of the next frame
+    index: int
+    seconds: float
+    until: float
     width: int
     height: int
-    key: str  # Equal keys mean equal pixels and size: no picture is encoded twice
-    rgb: bytes = field(repr=False, compare=False)  # height * width * 3 bytes, row by row
-    note: str = ""  # Why this is not the requested frame; "" if it is
+    key: str
+    rgb: bytes = field(repr=False, compare=False)
+    note: str = ""
 
     @property
     def array(self) -> "np.ndarray[Any, np.dtype[np.uint8]]":

@@ -66,15 +66,17 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """The sampling options for one reply."""
+    """The sampling options for one reply. `temperature` 0 is greedy, as in the paper's evaluation.
+
+    `redirect` (a, b): the first `a` that the reply would write becomes `b`. The judge goes on from
+    there. A forced answer is made this way: on the last turn the opening of a call becomes the
+    opening of an answer.
+    """
 
     max_new_tokens: int = 2048
-    temperature: float = 0.0  # 0 is greedy, as in the paper's evaluation
+    temperature: float = 0.0
     seed: int = 0
     redirect: tuple[str, str] | None = None
-    """(a, b): the first `a` that the reply would write becomes `b`. The judge goes on from there. A
-    forced answer is made this way: on the last turn the opening of a call becomes the opening of an
-    answer."""
 
 
 LabelProbabilities = tuple[float, float, float]
@@ -103,23 +105,29 @@ class LabelToken:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """The output of a backend for one request."""
+    """The output of a backend for one request. A judge of one's own needs only `text`.
+
+    Attributes:
+        tokens: Token ids without the end-of-turn token; () if a server does not tell them.
+        pieces: Lengths of the text pieces as they arrived; their sum is len(text).
+        reused_tokens: Prompt tokens that were not prefilled again.
+        cost: US dollars, if the host reports a cost or lists prices.
+        reasoning: A hosted model's reasoning before the reply; never sent back.
+        redirected: (start, end) of redirects in `tokens`: not written by the judge.
+        label_tokens: Digits 0, 1 and 2 that may be labels, if their probabilities are known.
+    """
 
     text: str
     stop: Literal["end", "length", "cancelled", "failed"] = "end"
-    # Token ids without the end-of-turn token; () if a server does not tell them
     tokens: PerToken[Natural] = ()
-    # Lengths of the text pieces as they arrived; their sum is len(text)
     pieces: PerToken[Natural] = ()
     prompt_tokens: Natural | None = None
-    reused_tokens: Natural | None = None  # Prompt tokens that were not prefilled again
+    reused_tokens: Natural | None = None
     new_tokens: Natural | None = None
     seconds: Amount = 0.0
-    cost: Amount | None = None  # US dollars, if the host reports a cost or lists prices
-    reasoning: str = ""  # A hosted model's reasoning before the reply; never sent back
-    # (start, end) of redirects in `tokens`: not written by the judge
+    cost: Amount | None = None
+    reasoning: str = ""
     redirected: tuple[int, int] | None = None
-    # Digits 0, 1 and 2 that may be labels, if the backend tells their probabilities
     label_tokens: PerToken[LabelToken] = ()
 
     def split(self) -> Iterator[str]:
