@@ -123,8 +123,9 @@ def test_every_command_line_of_a_readme_is_understood(readme: str) -> None:
     """Its options and values are read, without running it."""
     text = READMES[readme]
     lines = [
-        *re.findall(r"python -m vrthinker_core (.+)", text.replace("`", "\n")),
-        *re.findall(r"-m vrthinker_core (train .+)", text),
+        *re.findall(
+            r"^(?:accelerate .* -m vrthinker_core|vrthinker) (.+)", text.replace("`", "\n"), re.M
+        ),
         *re.findall(r"^\|.*\| `(.+)` \|$", text, re.M) * (readme == "README.md"),
     ]
     command = typer.main.get_command(app)
