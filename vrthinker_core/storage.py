@@ -12,7 +12,8 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from vrthinker_core.errors import BadInput
+from vrthinker_core.errors import BadInput, VrThinkerError
+from vrthinker_core.text import encodable
 
 if sys.platform != "win32":
     import fcntl
@@ -135,6 +136,22 @@ def os_errors(failed: str, hint: str = "") -> Iterator[None]:
         yield
     except OSError as error:
         raise BadInput(f"{failed}: {error.strerror or error}.{hint}") from None
+
+
+@contextmanager
+def data_errors(failed: str, kind: type[VrThinkerError] = BadInput) -> Iterator[None]:
+    """Turn pydantic's error in the block into another: `failed`, the field, and the cause."""
+    from pydantic import ValidationError
+
+    try:
+        yield
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        said = first["msg"].removeprefix("Value error, ")
+        if first["type"] == "unexpected_keyword_argument":
+            said = "there is no such setting"
+        parts = failed, ".".join(map(str, first["loc"])), said[:1].lower() + said[1:]
+        raise kind(encodable(f"{': '.join(filter(None, parts))}.")) from None
 
 
 PREFIX, SUFFIX = ".vr-thinker.", ".part"  # Around names of unfinished files

@@ -183,8 +183,8 @@ def evaluate(
     size = SAMPLE if sample is None else sample
     if size < 1:
         raise BadInput(f"--sample {size} judges nothing: give a number from 1 up.")
-    job = EvaluationJob(judge or default_choice(), settings, out, concurrency, engine)
     whole = read_dataset(dataset, path)
+    job = EvaluationJob(judge or default_choice(), settings, out, concurrency, engine)
     run = job.describe(dataset, path, whole, limit)
     pairs = take_some(whole, limit)
     chosen = take_sample(pairs, size) if estimate else pairs

@@ -110,8 +110,11 @@ def export_rows(
     A folder stands for every JSON file below it. Skips traces that cannot be read or must not be
     trained on, and names them in the report.
 
-    Raises `BadInput` if `out` must not be replaced or cannot be written.
+    Raises `BadInput` if a place is missing, or if `out` must not be replaced or cannot be written.
     """
+    for place in places:
+        with os_errors(f"Cannot read {place}", " Give a trace, or a folder of traces."):
+            place.stat()
     check_export_path(out)
     report = ExportReport(out)
     rows = _all_rows(places, kind, chosen, report)
