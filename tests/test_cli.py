@@ -308,16 +308,19 @@ def test_help_loads_nothing_that_takes_long() -> None:
         "branch {trace} no.mp4 no.mp4 --turn 1",
         "branch no.json no.mp4 no.mp4 --turn 1",
         "evaluate csv no.csv",
+        "evaluate csv {table}",
         "rank no",
         "teacher --data no.csv --out {folder}",
         "train grpo --data no.csv --model a/b --out {folder}",
         "export no --to sft --out {folder}/rows.jsonl",
     ],
-    ids=lambda value: value[:9],
+    ids=lambda value: value[:16],
 )
 def test_a_missing_file_is_told_before_anything_slow(arguments: str, tmp_path: Path) -> None:
     (tmp_path / "run.json").write_bytes(to_json(handmade_runs.three_turns()))
-    command = arguments.format(trace=tmp_path / "run.json", folder=tmp_path / "out")
+    (tmp_path / "pairs.csv").write_text("video1,video2,prompt\nno.mp4,no.mp4,p\n")
+    places = {"trace": "run.json", "table": "pairs.csv", "folder": "out"}
+    command = arguments.format(**{name: tmp_path / file for name, file in places.items()})
     code = (
         f"import atexit, sys; sys.argv = {['vrthinker', *command.split()]!r}\n"
         "atexit.register(lambda: print(*{'torch', 'transformers', 'openai'} & {*sys.modules}))\n"

@@ -184,9 +184,11 @@ def evaluate(
     if size < 1:
         raise BadInput(f"--sample {size} judges nothing: give a number from 1 up.")
     whole = read_dataset(dataset, path)
+    pairs = take_some(whole, limit)
+    if all(pair.fault for pair in pairs):
+        raise BadInput(f"No row can be judged. Row {pairs[0].row}: {pairs[0].fault}")
     job = EvaluationJob(judge or default_choice(), settings, out, concurrency, engine)
     run = job.describe(dataset, path, whole, limit)
-    pairs = take_some(whole, limit)
     chosen = take_sample(pairs, size) if estimate else pairs
     with open_out(out, run, resume=resume, pairs=whole), stop_on_signal() as stopped:
         counts = _judge(job, chosen, stopped)
