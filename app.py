@@ -25,9 +25,10 @@ from pathlib import Path
 from typing import NoReturn
 
 from vrthinker_core.backends.borrowed_gpu import borrows_gpu, gpu_seconds
-from vrthinker_core.backends.judge_name import JUDGE_FORMS
+from vrthinker_core.backends.judge_name import JUDGE_FORMS, parse_judge
 from vrthinker_core.backends.served_model import LOOPBACK
-from vrthinker_core.storage import allow_open_files, owned_folder, usable_folder
+from vrthinker_core.errors import BadInput
+from vrthinker_core.storage import allow_open_files, os_errors, owned_folder, usable_folder
 from vrthinker_core.ui.chooser import GROUPS, PUBLIC, JudgeGroup
 from vrthinker_core.ui.fetch import ANY_ADDRESS, PUBLIC_ONLY
 from vrthinker_core.ui.history import KEEP_SECONDS, MAX_BYTES
@@ -64,8 +65,15 @@ def groups(text: str) -> tuple[JudgeGroup, ...]:
     return tuple(each for each in GROUPS if each in named)
 
 
+def folder(text: str) -> Path:
+    """Return a folder that can be listed; raises `BadInput`."""
+    with os_errors(f"Cannot read the folder {text}", " Name a folder that is there."):
+        os.scandir(text).close()
+    return Path(text)
+
+
 def options() -> argparse.Namespace:
-    """Read the command line; `VRTHINKER_JUDGE` names the judges by default."""
+    """Read the command line; `VRTHINKER_JUDGE` names the judges by default. Raises `BadInput`."""
     parser = argparse.ArgumentParser(
         description="VR-Thinker: which of two videos follows the prompt better, and why."
     )
@@ -73,7 +81,7 @@ def options() -> argparse.Namespace:
     add(
         "--judge",
         action="append",
-        help=f"{JUDGE_FORMS}; repeat to offer several, the default first",
+        help=f"{JUDGE_FORMS}; repeat to offer several, the default first (default: the best here)",
     )
     add(
         "--offer",
@@ -99,47 +107,47 @@ def options() -> argparse.Namespace:
         default=os.environ.get("GRADIO_ROOT_PATH", ""),
         help="path below which a proxy serves the page, as in /judge, or its whole address",
     )
-    add("--at-once", type=number(int, 1, 1000), default=1, help="runs at the same time")
+    add("--at-once", type=number(int, 1, 1000), default=1, help="runs at once (default: 1)")
     add(
         "--waiting",
         type=number(int, 0, 100_000),
         default=24,
-        help="visitors who may wait for the judge; further ones are refused",
+        help="visitors who may wait for the judge; further ones are refused (default: %(default)s)",
     )
     add(
         "--local-addresses",
         action="store_true",
         help="allow video addresses in your own network (never on a public server)",
     )
-    add(
-        "--runs-folder", type=Path, help="folder for visitors' runs (default: in your cache folder)"
-    )
+    add("--runs-folder", type=Path, help="visitors' runs (default: vr-thinker/runs in your cache)")
     add(
         "--keep-hours",
         type=amount,
         default=KEEP_SECONDS / 3600,
-        help="hours to keep a run; 0 keeps none",
+        help="hours to keep a run; 0 keeps none (default: %(default)g)",
     )
     add(
         "--keep-gb",
         type=amount,
         default=MAX_BYTES / 1e9,
-        help="GB for runs and their videos; the oldest are deleted first",
+        help="GB for runs and their videos; the oldest are deleted first (default: %(default)g)",
     )
     add(
         "--after-leaving",
         type=amount,
         default=30.0,
-        help="seconds that a run continues after its page is closed",
+        help="seconds that a run continues after its page is closed (default: %(default)g)",
     )
     add(
         "--runs",
-        type=Path,
+        type=folder,
         help="folder of an evaluation or of traces that every visitor may browse",
     )
-    add("--examples", type=Path, default=EXAMPLES, help="folder of example runs")
+    add("--examples", type=folder, default=EXAMPLES, help="example runs (default: %(default)s)")
     chosen = parser.parse_args()
     chosen.judge = chosen.judge or re.findall(r"[^\s,]+", os.environ.get("VRTHINKER_JUDGE", ""))
+    for judge in chosen.judge:
+        parse_judge(judge)
     return chosen
 
 
@@ -159,7 +167,7 @@ def find_address(host: str, port: int) -> None:
 
 
 def check_address(host: str | None, port: int | None) -> None:
-    """Raise `SystemExit` if the page cannot be served there. Gradio would retry for minutes."""
+    """Raise `BadInput` if the page cannot be served there. Gradio would retry for minutes."""
     try:
         find_address((host or "127.0.0.1").strip("[]"), port or 0)
         # Gradio looks for a free port here, whatever the host.
@@ -167,9 +175,9 @@ def check_address(host: str | None, port: int | None) -> None:
     except (OSError, UnicodeError) as error:
         given = {"--host": host, "--port": port}
         place = " ".join(f"{name} {value}" for name, value in given.items() if value)
-        sys.exit(
+        raise BadInput(
             f"The page cannot be served at {place}: {getattr(error, 'strerror', error)}. Choose another one."
-        )
+        ) from None
 
 
 def serve(chosen: argparse.Namespace, folder: Path) -> None:
@@ -233,6 +241,9 @@ def main() -> None:
             chosen = options()
             check_address(chosen.host, chosen.port)
             serve(chosen, folder)
+    except BadInput as refusal:
+        print(refusal, file=sys.stderr)
+        sys.exit(2)
     except SystemExit as ended:
         if ended.code:
             raise

@@ -149,8 +149,9 @@ def test_bad_input_is_status_2_and_one_line(
 def test_a_bad_video_still_leaves_a_trace(
     clips: tuple[Path, Path], script: str, tmp_path: Path
 ) -> None:
-    trace = tmp_path / "run.json"
-    done = compare((clips[0], tmp_path / "no.mp4"), script, "--trace", trace)
+    trace, cut = tmp_path / "run.json", tmp_path / "cut.mp4"
+    cut.write_bytes(clips[0].read_bytes()[:200])
+    done = compare((clips[0], cut), script, "--trace", trace)
     assert done.returncode == 2
     end = load(trace).finished
     assert end.fault == "VideoError"
@@ -298,6 +299,39 @@ def test_help_loads_nothing_that_takes_long() -> None:
     assert (done.returncode, done.stderr.strip()) == (0, "[]")
     for command in ("compare", "branch", "replay", "frames", "parse", "scenes", "examples"):
         assert command in done.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "compare no.mp4 no.mp4 --prompt p",
+        "branch {trace} no.mp4 no.mp4 --turn 1",
+        "branch no.json no.mp4 no.mp4 --turn 1",
+        "evaluate csv no.csv",
+        "evaluate csv {table}",
+        "rank no",
+        "teacher --data no.csv --out {folder}",
+        "train grpo --data no.csv --model a/b --out {folder}",
+        "export no --to sft --out {folder}/rows.jsonl",
+    ],
+    ids=lambda value: value[:16],
+)
+def test_a_missing_file_is_told_before_anything_slow(arguments: str, tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_bytes(to_json(handmade_runs.three_turns()))
+    (tmp_path / "pairs.csv").write_text("video1,video2,prompt\nno.mp4,no.mp4,p\n")
+    places = {"trace": "run.json", "table": "pairs.csv", "folder": "out"}
+    command = arguments.format(**{name: tmp_path / file for name, file in places.items()})
+    code = (
+        f"import atexit, sys; sys.argv = {['vrthinker', *command.split()]!r}\n"
+        "atexit.register(lambda: print(*{'torch', 'transformers', 'openai'} & {*sys.modules}))\n"
+        "from vrthinker_core.cli import main; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout.strip(), done.stderr.count("\n")) == (2, "", 1), done
+    assert "no" in done.stderr
+    assert "[Errno" not in done.stderr
 
 
 def option(name: str, value: object) -> list[str]:

@@ -60,6 +60,7 @@ from vrthinker_core.types.wording import (
     order_unchecked,
     outside_words,
 )
+from vrthinker_core.video.files import open_local
 
 
 def read_plan(
@@ -84,6 +85,15 @@ def read_plan(
                 f"{trace} holds the run to branch from and would be lost: name another file with --trace."
             )
     return plan
+
+
+def check_videos(*videos: Path) -> None:
+    """Raise `VideoError` for a missing or unfit file, before a judge is opened for seconds."""
+    for number, video in enumerate(videos, start=1):
+        try:
+            open_local(video).close()
+        except VideoError as error:
+            raise type(error)(f"Video {number}: {error}") from None
 
 
 app = Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -164,6 +174,7 @@ def compare(
     """Compare two videos, turn by turn."""
     if trace is not None:
         check_trace_option(trace)
+    check_videos(video1, video2)
     pair, backend = VideoPair(prompt, video1, video2), open_backend(judge)
     with stop_on_signal() as stopped:
         events = run_judge(pair, backend, settings, cancelled=stopped, trace=trace)
@@ -194,6 +205,7 @@ def branch(
     """Repeat a stored run from one turn on, with a change."""
     numbers = read_numbers("--frames", frames) if frames else ()
     plan = read_plan(origin, turn, numbers, no_tool, window, prompt, trace)
+    check_videos(video1, video2)
     pair, backend = VideoPair(plan.prompt, video1, video2), open_backend(judge)
     with stop_on_signal() as stopped:
         events = judge_branch(plan, pair, backend, cancelled=stopped, trace=trace)

@@ -12,7 +12,8 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from vrthinker_core.errors import BadInput, out_of_files
+from vrthinker_core.errors import BadInput, VrThinkerError, out_of_files
+from vrthinker_core.text import encodable
 
 if sys.platform != "win32":
     import fcntl
@@ -136,6 +137,24 @@ def os_errors(failed: str, hint: str = "") -> Iterator[None]:
     except OSError as error:
         told = out_of_files(error) or f"{failed}: {error.strerror or error}.{hint}"
         raise BadInput(told) from None
+
+
+@contextmanager
+def data_errors(failed: str, kind: type[VrThinkerError] = BadInput) -> Iterator[None]:
+    """Turn pydantic's error in the block into another: `failed`, the field, and the cause."""
+    from pydantic import ValidationError
+
+    try:
+        yield
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        said = first["msg"].removeprefix("Value error, ")
+        if first["type"] == "unexpected_keyword_argument":
+            said = "there is no such setting"
+        parts = failed, ".".join(map(str, first["loc"])), said[:1].lower() + said[1:]
+        raise kind(encodable(f"{': '.join(filter(None, parts))}.")) from None
+    except BadInput as error:  # From `Settings`, which pydantic lets through
+        raise kind(f"{failed}: {error}") from None
 
 
 PREFIX, SUFFIX = ".vr-thinker.", ".part"  # Around names of unfinished files

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import get_args
 
 from vrthinker_core.errors import BadInput, TraceError
-from vrthinker_core.storage import remove_parts, type_adapter, write_atomically
+from vrthinker_core.storage import data_errors, remove_parts, type_adapter, write_atomically
 from vrthinker_core.text import encodable
 from vrthinker_core.types import ProtocolName
 from vrthinker_core.types.events import (
@@ -45,8 +45,6 @@ def to_json(trace: Trace) -> bytes:
 
 def from_json(data: bytes) -> Trace:
     """Read a trace that may come from a stranger. Raises `TraceError` with one sentence."""
-    from pydantic import ValidationError
-
     if len(data) > MAX_BYTES:
         raise TraceError(f"This trace is too large: at most {MAX_BYTES // 2**20} MB are read.")
     # Commas inside strings do not count. At most 3 * MAX_ITEMS strings are taken out: more strings
@@ -55,14 +53,8 @@ def from_json(data: bytes) -> Trace:
         raise TraceError(
             "This is not a VR-Thinker trace: it holds far more values than any run has."
         )
-    try:
+    with data_errors("This is not a VR-Thinker trace", TraceError):
         trace: Trace = type_adapter(Trace).validate_json(data)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the file"
-        raise TraceError(f"This is not a VR-Thinker trace: {where}: {first['msg']}.") from None
-    except BadInput as error:  # From `Settings`
-        raise TraceError(f"This is not a VR-Thinker trace: {error}") from None
     _check(trace)
     return trace
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from huggingface_hub import constants
@@ -11,8 +12,10 @@ from huggingface_hub import constants
 from tests.support.fake_hub import fake_hub
 from tests.support.waiting import PATIENCE_S, until
 from vrthinker_core.backends import checkpoint_files
+from vrthinker_core.backends.checkpoint import find_source
 from vrthinker_core.backends.checkpoint_files import is_downloaded, locate
 from vrthinker_core.backends.download import Download
+from vrthinker_core.errors import CheckpointError
 
 NAME = "someone/a-judge"
 
@@ -63,6 +66,30 @@ def test_a_download_pauses_and_goes_on_where_it_was(
     folder = locate(NAME)
     assert (folder / "model.safetensors").read_bytes() == weights
     assert sorted(path.name for path in folder.iterdir()) == ["config.json", "model.safetensors"]
+
+
+def test_a_hub_that_cannot_be_reached_is_asked_once(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", slept.append)
+    go_to(monkeypatch, "http://127.0.0.1:9")
+    with pytest.raises(CheckpointError, match="check the name and the connection"):
+        find_source(NAME)
+    assert not slept
+
+
+@pytest.mark.parametrize(
+    ("wish", "missing"),
+    [({"device": "xpu:99"}, "no device xpu:99"), ({"bits": "4bit"}, "bitsandbytes")],
+)
+def test_what_this_machine_lacks_is_refused_before_the_hub_is_asked(
+    wish: dict[str, Any], missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vrthinker_core.backends.quantize.find_spec", lambda _: None)
+    monkeypatch.setattr(checkpoint_files, "snapshot_download", None)  # it would not even be called
+    with pytest.raises(CheckpointError, match=missing):
+        find_source(NAME, **wish)
 
 
 def test_a_download_that_breaks_off_says_so_and_a_damaged_file_is_dropped(

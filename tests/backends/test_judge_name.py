@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -61,6 +62,21 @@ def test_a_name_that_cannot_be_read_is_one_sentence_that_says_what_to_write(
 
 
 @pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("Nano", "nano"), ("nano:x", "nano"), ("Local", "local"), ("open-router:a/b", "openrouter:a/b"),
+        ("openai", "openai:MODEL, for example openai:gpt-5.2"), ("gpt-5.2", "openai:gpt-5.2"), ("gemini", "gemini:MODEL"),
+        ("qunwang13/vrthinker?quantize=4bit", "hf:qunwang13/vrthinker?quantize=4bit"), ("HF:a/b", "hf:a/b"),
+        ("{folder}", "hf:{folder}"), ("hf: ?device=cpu", "hf:ID_OR_FOLDER"), ("script:a.jsonl", "scripted:a.jsonl"),
+    ],
+)  # fmt: skip
+def test_a_near_miss_is_told_what_was_meant(text: str, meant: str, tmp_path: Path) -> None:
+    with pytest.raises(BadInput) as caught:
+        parse_judge(text.format(folder=tmp_path))
+    assert str(caught.value).endswith(f" Did you mean {meant.format(folder=tmp_path)}?")
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "http://someone:hunter2@host/v1#m", "http://hunter2@host/v1", "http://host/v1?api_key=hunter2#m", "host:8000#m",
@@ -100,9 +116,10 @@ def test_a_proxy_that_cannot_be_used_is_one_sentence_that_names_its_variable(
     assert not [thread for thread in threading.enumerate() if thread.name == "list of models"]
 
 
-def test_a_mistyped_kind_of_judge_repeats_no_secret() -> None:
-    with pytest.raises(BadInput, match="server:URL#MODEL") as caught:
-        open_backend("sever:http://someone:hunter2@host/v1")
+@pytest.mark.parametrize("kind", ["sever:", "", "Openai:", "hunter2 "])
+def test_a_mistyped_kind_of_judge_repeats_no_secret(kind: str) -> None:
+    with pytest.raises(BadInput, match=r"server:URL#MODEL|openai:MODEL") as caught:
+        open_backend(f"{kind}http://someone:hunter2@host/v1?key=hunter2")
     assert "hunter2" not in str(caught.value)
 
 

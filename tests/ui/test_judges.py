@@ -91,8 +91,8 @@ def test_judges_are_chosen_by_option_or_variable(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("VRTHINKER_JUDGE", " nano, hf:me/mine\tscripted:x.jsonl,")
     monkeypatch.setattr(sys, "argv", ["app.py"])
     assert app.options().judge == ["nano", "hf:me/mine", "scripted:x.jsonl"]
-    sys.argv.extend(["--judge", "oracle", "--judge", "nano"])
-    assert app.options().judge == ["oracle", "nano"]
+    sys.argv.extend(["--judge", "local", "--judge", "nano"])
+    assert app.options().judge == ["local", "nano"]
 
 
 @pytest.mark.parametrize("best", [[], ["qunwang13/vrthinker"]], ids=["no GPU", "GPU"])

@@ -40,6 +40,10 @@ OPTIONS = {
     "--host nosuch.invalid": "The page cannot be served at --host nosuch.invalid: ",
     "--host a..b": "The page cannot be served at --host a..b: ",
     "--port {taken}": "at --port {taken}: Address already in use. Choose another one.",
+    "--judge Nano": "There is no judge 'Nano'. Did you mean nano?\n",
+    "--at-once 2": "There is no judge 'openai'. Did you mean openai:MODEL, for example openai:gpt-5.2?\n",
+    "--runs no": "Cannot read the folder no: No such file or directory. Name a folder that is there.\n",
+    "--examples README.md": "Cannot read the folder README.md: Not a directory. Name a",
 }
 
 
@@ -48,6 +52,7 @@ def test_an_option_that_cannot_be_is_one_sentence(option: str, tmp_path: Path) -
     with socket.create_server(("127.0.0.1", 0)) as other:
         told, taken = tmp_path / "log", other.getsockname()[1]
         variables = {**os.environ, "TMPDIR": str(tmp_path)}
+        variables |= {"VRTHINKER_JUDGE": "nano, openai"} if option == "--at-once 2" else {}
         fork_app(option.format(taken=taken).split(), variables, told).wait(PATIENCE_S)
     assert OPTIONS[option].format(taken=taken) in told.read_text()
     assert "Traceback" not in told.read_text()

@@ -41,6 +41,7 @@ from vrthinker_core.backends.quantize import (
     check_adapter,
     check_kernels,
     loading_options,
+    require_bitsandbytes,
     require_room,
     stored_bits,
     with_adapter,
@@ -145,9 +146,13 @@ class Source:
 def find_source(source: str, bits: Bits | None = None, device: str | None = None) -> Source:
     """Find a folder or hub id, and the base of an adapter.
 
-    A download begins only if disk and memory have room. Raises `CheckpointError` if the checkpoint
-    is missing, does not fit, or is quantised in an unsupported way.
+    A download begins only if disk and memory have room. Raises `CheckpointError` if the device,
+    bitsandbytes or the checkpoint is missing, does not fit, or its quantisation is not supported.
     """
+    if device:
+        checked_device(device)
+    if bits:
+        require_bitsandbytes()
     folder = checkpoint_files.locate(source, lambda: _check_download(source, bits, device))
     base = folder
     if checkpoint_files.is_adapter(folder):
@@ -270,7 +275,8 @@ def _checkpoint_errors(folder: Path, what: str) -> Iterator[None]:
     except Exception as error:
         if is_out_of_memory(error):
             raise CheckpointError(f"{folder_title(folder)} does not fit into memory.") from error
-        detail = " ".join(str(error).split())[:200] or type(error).__name__
+        detail = getattr(error, "strerror", None) or " ".join(str(error).split())[:200]
+        detail = detail or type(error).__name__
         raise CheckpointError(
             f"{what} of {folder_title(folder)} cannot be used: {detail}"
         ) from error
@@ -381,7 +387,7 @@ def _load_judge(
 ) -> tuple[Any, int | None]:
     """Load the model on its device; return it and its CPU threads."""
     small = sum(weight.numel() for weight in shape.parameters()) <= SMALL_MODEL_WEIGHTS
-    device = checked_device(device) if device else ("cpu" if small else best_device())
+    device = device or ("cpu" if small else best_device())
     dtype = dtype or (torch.float32 if small else torch.bfloat16)
     options: dict[str, Any] = {}
     if architecture is _OwnEngine:

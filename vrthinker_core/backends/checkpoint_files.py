@@ -7,7 +7,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, get_args
 from annotated_types import MinLen
 from huggingface_hub import HfApi, snapshot_download
 from huggingface_hub.constants import HF_HUB_CACHE
-from huggingface_hub.errors import LocalEntryNotFoundError
+from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 from safetensors import SafetensorError, safe_open
 
 from vrthinker_core.backends.base import Scope
@@ -83,9 +83,15 @@ def locate(source: str, before_download: Callable[[], None] = lambda: None) -> P
     try:
         return Path(snapshot_download(source, allow_patterns=patterns, local_files_only=True))
     except LocalEntryNotFoundError:
-        before_download()
+        pass
     try:
+        # Ask once: later requests are repeated for half a minute if the hub cannot be reached
+        with suppress(HfHubHTTPError):  # It answers, and the download itself reports the error
+            HfApi().model_info(source, timeout=10)
+        before_download()
         return Path(snapshot_download(source, allow_patterns=patterns))
+    except CheckpointError:
+        raise
     except Exception as error:
         # The hub's client raises errors of its own, of its HTTP client and of a proxy
         raise CheckpointError(

@@ -122,7 +122,8 @@ def _open_script(path: Path, name: str | None) -> ScriptedBackend:
     except RecursionError:
         raise BadInput(f"Cannot read the script {path.name}: it is nested too deeply.") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise BadInput(f"Cannot read the script {path.name}: {error}.") from None
+        cause = getattr(error, "strerror", None) or error
+        raise BadInput(f"Cannot read the script {path.name}: {cause}.") from None
     if not replies:
         raise BadInput(f"The script {path.name} holds no replies.")
     pause = options.get("pause", 0)

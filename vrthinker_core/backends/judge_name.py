@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 from dataclasses import dataclass, replace
@@ -95,7 +96,7 @@ def parse_judge(text: str) -> JudgeName:
     if not colon and head in ("nano", "local"):
         return _with_options(JudgeName(cast(Kind, head)), query)
     if head != said or said not in get_args(Kind) or said == "nano" or not rest:
-        raise BadInput(f"There is no judge {text.partition('://')[0]!r}. Choose {JUDGE_FORMS}.")
+        raise _no_judge(text.strip())
     kind = cast(Kind, said)
     if kind == "python" and not re.fullmatch(r"[\w.]+:\w+", rest):
         raise BadInput("Write python:MODULE:ATTRIBUTE, for example python:my_judge:judge.")
@@ -105,8 +106,28 @@ def parse_judge(text: str) -> JudgeName:
         return _server(rest)
     what, _, query = rest.partition("?")
     if not what.strip():
-        raise BadInput(f"The judge {kind} has no name behind the colon. Choose {JUDGE_FORMS}.")
+        raise _no_judge(text.strip())
     return _with_options(JudgeName(kind, what.strip()), query)
+
+
+def _no_judge(text: str) -> BadInput:
+    """Return the refusal of a name, with what was meant. It repeats no address, for its secrets."""
+    kind, _, rest = text.partition(":")
+    what, is_address = text.partition("?")[0], "://" in text or "@" in text
+    near = difflib.get_close_matches(kind.partition("?")[0].lower(), get_args(Kind), 1, 0.7)
+    way = f"Choose {JUDGE_FORMS}."
+    if kind in ("http", "https") or near == ["server"]:
+        way = f"Did you mean {SERVER_FORM}?"
+    elif os.path.isdir(os.path.expanduser(what)) or HUB_ID.fullmatch(what):  # noqa: PTH111, PTH112 - never raise
+        way = f"Did you mean hf:{text}?"
+    elif text.startswith("gpt-"):
+        way = f"Did you mean openai:{text}?"
+    elif near:
+        form = (re.findall(rf"\b{near[0]}(?::[^\s,]+)?", JUDGE_FORMS) or near)[0]
+        example = ", for example openai:gpt-5.2" if near == ["openai"] else ""
+        repeats = ":" in form and rest.partition("?")[0].strip() and not is_address
+        way = f"Did you mean {f'{near[0]}:{rest}' if repeats else form + example}?"
+    return BadInput(f"There is no {'such judge' if is_address else f'judge {text!r}'}. {way}")
 
 
 def judge_title(text: str) -> str:

@@ -24,6 +24,7 @@ from typer import Option
 
 from vrthinker_core.backends.judge_name import JUDGE_FORMS
 from vrthinker_core.errors import BadInput
+from vrthinker_core.storage import os_errors
 from vrthinker_core.text import filled_lines, printable
 from vrthinker_core.types.settings import SETTINGS, Setting, Settings
 
@@ -60,9 +61,10 @@ def read_numbers(option: str, text: str) -> tuple[int, ...]:
 def read_lines(file: str) -> dict[int, str]:
     """Return the nonempty lines by number. "-" is standard input. Raises `BadInput`."""
     try:
-        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"Cannot read {file}: {error}.") from None
+        with os_errors(f"Cannot read {file}"):
+            text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise BadInput(f"Cannot read {file}: it is no text in UTF-8.") from None
     return filled_lines(text)
 
 

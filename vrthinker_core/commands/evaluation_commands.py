@@ -187,10 +187,12 @@ def evaluate(
     size = SAMPLE if sample is None else sample
     if size < 1:
         raise BadInput(f"--sample {size} judges nothing: give a number from 1 up.")
-    job = EvaluationJob(judge or default_choice(), settings, out, concurrency, engine)
     whole = read_dataset(dataset, path)
-    run = job.describe(dataset, path, whole, limit)
     pairs = take_some(whole, limit)
+    if all(pair.fault for pair in pairs):
+        raise BadInput(f"No row can be judged. Row {pairs[0].row}: {pairs[0].fault}")
+    job = EvaluationJob(judge or default_choice(), settings, out, concurrency, engine)
+    run = job.describe(dataset, path, whole, limit)
     chosen = take_sample(pairs, size) if estimate else pairs
     with open_out(out, run, resume=resume, pairs=whole), stop_on_signal() as stopped:
         counts = _judge(job, chosen, stopped)

@@ -63,10 +63,12 @@ def named_places(model: str, data: str, out: Path) -> tuple[str, str]:
     """Return the names of model and data with absolute paths.
 
     Keeps the spelling of a run in `out` that an earlier version began. Raises `BadInput` if its
-    state is damaged.
+    state is damaged, or if there are no such data.
     """
-    from vrthinker_core.training.data import absolute_data
+    from vrthinker_core.training.data import absolute_data, find_data
 
+    if not _is_drawn(data):
+        find_data(data)
     before = read_state(out) if (out / STATE).is_file() else None
     if model != "nano" and Path(model).is_dir():
         same = before is not None and Path(before.model).resolve() == Path(model).resolve()
@@ -86,7 +88,7 @@ def _is_drawn(data: str) -> bool:
 
 def open_training_data(run: TrainingRun, config: TrainConfig) -> "TrainingData":
     """Open pairs and teacher or runs; raises `BadInput` and `CheckpointError`."""
-    from vrthinker_core.training.data import find_data, open_pairs
+    from vrthinker_core.training.data import open_pairs
     from vrthinker_core.training.pipeline import TrainingData
     from vrthinker_core.training.sft_data import open_ready_runs, taught_pairs
 
@@ -94,8 +96,6 @@ def open_training_data(run: TrainingRun, config: TrainConfig) -> "TrainingData":
     if not run.teacher and run.stage in ("cold-start", "all"):
         ready = open_ready_runs(run.data)
         if ready is None:
-            if not _is_drawn(run.data):
-                find_data(run.data)
             raise BadInput(
                 "The cold start learns from the runs of another judge: name the judge with --teacher, or give a folder of its traces with "
                 "--data."
@@ -269,6 +269,7 @@ def _print_estimate(stage: StageName, model: str | None, config: TrainConfig, gp
 def _train(
     run: TrainingRun, config: TrainConfig, out: Path, minutes: float | None, resume: bool
 ) -> int:
+    pace = StepPace(minutes)
     from vrthinker_core.training.pair_set import VideoPairSet
     from vrthinker_core.training.pipeline import train_all, train_stage
 
@@ -283,16 +284,13 @@ def _train(
             say(printable(f"This run is done: {folder.result}"))
             return 0
         stage, source = folder.state.stage, resolved_model(folder.state.model)
-        pace = StepPace(minutes)
         with progress_line("steps") as update:
 
             def tell(step: StepMetrics, total: int) -> None:
                 first = not pace.starts
                 update(step.step, total, pace.count(step, total), first)
 
-            time_budget = TimeBudget(
-                stopped, None if minutes is None else time.monotonic() + minutes * 60
-            )
+            time_budget = TimeBudget(stopped, minutes and pace.begun + minutes * 60)
             if processes.main:
                 time_budget = replace(time_budget, tell=tell, say=print_error)
             if stage == "all":
@@ -326,21 +324,23 @@ def teacher(
     Every run is saved as a trace when it ends. The same command continues after a stop. The judge
     scripted works on drawn pairs only.
     """
-    from vrthinker_core.training.data import absolute_data, open_pairs
+    from vrthinker_core.training.data import absolute_data, find_data, open_pairs
     from vrthinker_core.training.filters import report_outcomes
     from vrthinker_core.training.outcome_file import OUTCOMES, read_job, read_outcomes
     from vrthinker_core.training.teacher import TeacherJob, run_teacher
 
     if samples < 1:
         raise BadInput(f"--samples {samples} makes no run: give a number from 1 up.")
+    if pairs is not None and pairs < 1:
+        raise BadInput(f"--pairs {pairs} takes no pair: give a number from 1 up.")
+    if not _is_drawn(data):
+        find_data(data)
     choice = judge or default_choice()
     opened = None if choice == SCRIPTED else open_backend(choice)
     trained = () if opened is None else opened.protocols
     layouts = frame_layouts(settings, (chosen_protocol(settings, trained),))
     pair_set = open_pairs(data, layouts)
     backend = opened or open_teacher(choice, pair_set, layouts).open()
-    if pairs is not None and pairs < 1:
-        raise BadInput(f"--pairs {pairs} takes no pair: give a number from 1 up.")
     sizes = [size for size in (pairs, pair_set.size) if size is not None]
     if not sizes:
         raise BadInput("Drawn pairs never end: say how many with --pairs.")

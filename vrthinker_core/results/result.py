@@ -14,7 +14,14 @@ from vrthinker_core.backends.judge_name import parse_judge
 from vrthinker_core.errors import LASTING_FAULTS, BadInput, describe
 from vrthinker_core.protocols.parser import verdict_probabilities
 from vrthinker_core.results.layout import EvaluationPair
-from vrthinker_core.storage import LineFile, atomic_path, os_errors, type_adapter, write_atomically
+from vrthinker_core.storage import (
+    LineFile,
+    atomic_path,
+    data_errors,
+    os_errors,
+    type_adapter,
+    write_atomically,
+)
 from vrthinker_core.types import Dimension, Settings, Side, StopReason, Trace, Verdict
 from vrthinker_core.types.events import Finished
 from vrthinker_core.types.messages import LabelProbabilities
@@ -177,13 +184,8 @@ def final_results(path: Path) -> list[PairResult]:
 
 def read_line(line: bytes, where: str) -> PairResult:
     """Parse a line; raises `BadInput`, its sentence beginning with `where`."""
-    from pydantic import ValidationError
-
-    try:
+    with data_errors(f"{where} is no result of an evaluation"):
         return type_adapter(PairResult).validate_json(line)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        raise BadInput(f"{where} is no result of an evaluation: {first['msg']}.") from None
 
 
 class ResultFile(AbstractContextManager["ResultFile"]):
@@ -334,14 +336,11 @@ def resolved_judge(choice: str) -> str:
 
 def read_run(folder: Path) -> EvaluationRun:
     """Read the evaluation of a folder; raises `BadInput` if there is none."""
-    from pydantic import ValidationError
-
     try:
-        return type_adapter(EvaluationRun).validate_json((folder / RUN).read_bytes())
+        with data_errors(f"{folder / RUN} describes no evaluation that is known here"):
+            return type_adapter(EvaluationRun).validate_json((folder / RUN).read_bytes())
     except OSError:
         raise BadInput(f"{folder} holds no evaluation.") from None
-    except (ValidationError, BadInput):
-        raise BadInput(f"{folder / RUN} describes no evaluation that is known here.") from None
 
 
 def write_run(folder: Path, run: EvaluationRun) -> None:

@@ -13,7 +13,7 @@ from annotated_types import Ge, Gt, Le
 
 from vrthinker_core.errors import BadInput
 from vrthinker_core.results.trace_files import CONFIG as CONFIG
-from vrthinker_core.storage import type_adapter
+from vrthinker_core.storage import data_errors, type_adapter
 from vrthinker_core.text import encodable
 from vrthinker_core.training.rewards import RewardWeights
 from vrthinker_core.types.settings import Settings, setting
@@ -114,15 +114,6 @@ class GateConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class TimeShares:
-    """How `--minutes` is divided between the stages of `all`."""
-
-    cold_start: Share = 0.45
-    rejection: Share = 0.2
-    grpo: Share = 0.35
-
-
-@dataclass(frozen=True, slots=True)
 class TrainConfig:
     """All that decides what a training run does, but for its stage, its model and its data."""
 
@@ -139,7 +130,6 @@ class TrainConfig:
     gradient_checkpointing: bool = False  # Layers are computed again in the backward pass
     checkpoint_minutes: Positive = 3.0  # Between two checkpoints
     gates: GateConfig = field(default_factory=GateConfig)
-    shares: TimeShares = field(default_factory=TimeShares)
     trackio: bool = False  # Curves in trackio, beside the JSON lines
 
 
@@ -204,18 +194,8 @@ def parse_config(text: str, source: str) -> TrainConfig:
 
     Raises BadInput for an unknown key, a wrong type, or a value out of range.
     """
-    from pydantic import ValidationError
-
-    try:
-        config = type_adapter(TrainConfig).validate_json(text, strict=True)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where, said = ".".join(map(str, first["loc"])), first["msg"]
-        if first["type"] == "unexpected_keyword_argument":
-            said = "there is no such setting"
-        fault = encodable(": ".join(filter(None, (where, said[:1].lower() + said[1:]))))
-        raise BadInput(f"{source} is no training configuration: {fault}.") from None
-    return config
+    with data_errors(f"{source} is no training configuration"):
+        return type_adapter(TrainConfig).validate_json(text, strict=True)
 
 
 def read_config(folder: Path) -> TrainConfig:

@@ -50,7 +50,9 @@ def read_rl_rows(path: Path) -> list[EvaluationPair]:
             found = read(glob.escape(str(path)), cache_dir=cache, keep_in_memory=True).to_list()
     except (DatasetsError, OSError, StopIteration, ValueError) as error:
         # It stops the iteration for an empty file
-        said = str(error.__cause__ or error).partition("\n")[0].rstrip(".") or "it is empty"
+        cause = error.__cause__ or error
+        said = getattr(cause, "strerror", None) or str(cause).partition("\n")[0].rstrip(".")
+        said = said or "it is empty"
         raise BadInput(
             f"Cannot read the rows of {path}: {said}. Give JSON, JSON lines or Parquet."
         ) from None

@@ -21,7 +21,7 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.storage import write_atomically
 from vrthinker_core.text import encodable
 from vrthinker_core.training.cold_start import Teacher, cold_start
-from vrthinker_core.training.config import GateConfig, TimeShares, TrainConfig
+from vrthinker_core.training.config import GateConfig, TrainConfig
 from vrthinker_core.training.grpo import run_grpo
 from vrthinker_core.training.metrics import read_metrics
 from vrthinker_core.training.pair_set import PairSet
@@ -88,12 +88,10 @@ def measure_judge(
     )
 
 
-def pass_gate(
-    figures: HeldOutFigures, gates: GateConfig, source: str, time_budget: TimeBudget
-) -> None:
+def pass_gate(figures: HeldOutFigures, gates: GateConfig, source: str) -> None:
     """Raise BadInput if the form is not kept, or sampling finds hardly more than one try.
 
-    A sitting with a time limit is told, and goes on. `source`: what the cold start began with.
+    `source`: what the cold start began with.
     """
     again = (
         f"train again in a new folder (--model {encodable(source)} --out …) with more "
@@ -114,9 +112,7 @@ def pass_gate(
         )
     else:
         return
-    if time_budget.deadline is None:
-        raise BadInput(fault)
-    time_budget.say(f"{fault} The time is limited, so training goes on.")
+    raise BadInput(fault)
 
 
 PartName = Literal["cold-start", "rejection", "grpo", "held-out"]
@@ -255,17 +251,24 @@ def _lessons(
     return replace(data.teacher, pairs=pairs)
 
 
+STAGE_SECONDS = 30.0  # A stage needs at least so many, for its models and one step
+
+
 def train_all(
     source: str, data: TrainingData, config: TrainConfig, folder: RunFolder, time_budget: TimeBudget
 ) -> Path | None:
     """The stages from the checkpoint `source`, each on from the one before; gives the last result.
 
-    Each has its share of the time that is left. Raises BadInput if the gate is not passed.
+    Each has an equal share of the time that is left. If time is limited, there is no gate, and no
+    further stage begins in the last half minute. Raises BadInput if the gate is not passed.
     """
     model, begun_with = source, folder.state.model
     assert data.pairs is not None, "the command opens them"
     for number, stage in enumerate(STAGES):
-        share = share_of(STAGES[number:], config.shares)
+        if number and folder.processes.agreed(time_budget.left < STAGE_SECONDS):
+            time_budget.say(f"No time is left for {stage}: train on from the result, with --model.")
+            break
+        share = 1 / len(STAGES[number:])
         state = TrainingRun(stage, begun_with, data.name)
         with open_run_folder(
             folder.path / stage, state, config, resume=True, processes=folder.processes
@@ -279,9 +282,8 @@ def train_all(
                 folder.processes.agreed(time_budget.stopped()) and stage != STAGES[-1]
             ):
                 return None
-            if stage == "cold-start":
-                figures = _held_out(inner, data.pairs, config)
-                pass_gate(figures, config.gates, model, time_budget)
+            if stage == "cold-start" and time_budget.deadline is None:
+                pass_gate(_held_out(inner, data.pairs, config), config.gates, model)
         model, begun_with = str(done), f"the result of {stage}"
     if folder.processes.main:
         with new_checkpoint(folder) as made:
@@ -289,12 +291,6 @@ def train_all(
     else:
         folder.processes.wait()
     return folder.result
-
-
-def share_of(stages: tuple[str, ...], shares: TimeShares) -> float:
-    """The first stage's share of the time that is left for all of these."""
-    parts = [getattr(shares, stage.replace("-", "_")) for stage in stages]
-    return parts[0] / sum(parts) if sum(parts) else 1.0
 
 
 def _held_out(folder: RunFolder, pairs: PairSet, config: TrainConfig) -> HeldOutFigures:

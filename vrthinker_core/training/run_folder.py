@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from math import inf
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, ClassVar, Literal
@@ -21,6 +22,7 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.results.trace_files import CHECKPOINTS, MADE, RESULT
 from vrthinker_core.results.trace_files import STATE as STATE
 from vrthinker_core.storage import (
+    data_errors,
     hold_folder,
     os_errors,
     remove_parts,
@@ -44,16 +46,20 @@ class TimeBudget:
     say: Callable[[str], None] = lambda _: None  # Hears sentences on how the stage is run
 
     @property
+    def left(self) -> float:
+        """Seconds until the deadline; infinite without one."""
+        return inf if self.deadline is None else self.deadline - time.monotonic()
+
+    @property
     def over(self) -> bool:
         """No further step is to begin."""
-        return self.stopped() or (self.deadline is not None and time.monotonic() >= self.deadline)
+        return self.stopped() or self.left <= 0
 
     def part(self, share: float) -> TimeBudget:
         """The same sitting with that share of the time that is left."""
         if self.deadline is None:
             return self
-        now = time.monotonic()
-        return replace(self, deadline=now + max(0.0, self.deadline - now) * share)
+        return replace(self, deadline=time.monotonic() + max(0.0, self.left) * share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +120,7 @@ def launched_processes() -> Processes:
 
 
 MAY_CHANGE = (
-    *("grpo.steps", "shares.", "checkpoint_minutes", "gates.", "trackio"),
+    *("grpo.steps", "checkpoint_minutes", "gates.", "trackio"),
     *("grpo.shown_every", "grpo.micro_batch", "grpo.trl.vllm"),
 )
 """Beginnings of the names of settings that a run may go on with changed."""
@@ -199,18 +205,14 @@ class RunFolder:
 
 def read_state(out: Path) -> TrainingRun:
     """The state of the run in a folder. Raises BadInput."""
-    from pydantic import ValidationError
-
     if (out / "base").is_dir():  # an earlier version made it
         raise BadInput(
             f"{out} holds a run with the stage base, which is gone: name a new folder, and its "
             "checkpoint with --model."
         )
-    try:
-        with os_errors(f"Cannot read {out / STATE}"):
-            return type_adapter(TrainingRun).validate_json((out / STATE).read_bytes(), strict=True)
-    except ValidationError:
-        raise BadInput(f"{out / STATE} is damaged: name a new folder with --out.") from None
+    damaged = f"Name a new folder with --out: {out / STATE} is damaged"
+    with os_errors(f"Cannot read {out / STATE}"), data_errors(damaged):
+        return type_adapter(TrainingRun).validate_json((out / STATE).read_bytes(), strict=True)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ the loss. Run by `accelerate launch` it spreads over GPUs (FSDP2, DeepSpeed).
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from math import ceil
@@ -61,17 +61,25 @@ def freeze_vision(model: Qwen2_5_VLForConditionalGeneration) -> Qwen2_5_VLForCon
     return model
 
 
-def kept_features(rows: Iterable[TokenRow], vision: VisionEncoder) -> Encode:
-    """Features of the pictures of some rows: all are encoded ahead and in one order, and kept.
+def kept_features(
+    rows: Sequence[TokenRow], vision: VisionEncoder
+) -> Callable[[Sequence[int]], Encode]:
+    """Return the encoder of a batch of rows; the pictures of a row are encoded once, and kept."""
 
-    Features differ in their last bits with what is beside them; a resumed training has the same.
-    """
-    known: dict[VisionItem, torch.Tensor] = {}
-    for row in rows:
-        for item, features in zip(row.items, vision.encode(row.items), strict=True):
-            known.setdefault(replace(item, frames=()), features)
-    vision.clear()
-    return lambda items: [known[item] for item in items]
+    @cache
+    def of_row(number: int) -> dict[VisionItem, torch.Tensor]:
+        # Features differ in their last bits with what is beside them; a resumed training has the
+        # same, since each row is encoded alone
+        vision.clear()
+        items = rows[number].items
+        bare = (replace(item, frames=()) for item in items)
+        return dict(zip(bare, vision.encode(items), strict=True))
+
+    def of_batch(numbers: Sequence[int]) -> Encode:
+        features = {item: found for each in numbers for item, found in of_row(each).items()}
+        return lambda items: [features[item] for item in items]
+
+    return of_batch
 
 
 def rows_a_step(sft: SftConfig, processes: int) -> int:
@@ -116,9 +124,10 @@ def train_sft(
     known = kept_features(rows, loaded.vision) if features else None
     outlines = without_pixels(rows)
 
-    def batch(numbers: Sequence[dict[str, int]]) -> dict[str, torch.Tensor]:
-        chosen = [(outlines if known else rows)[each["row"]] for each in numbers]
-        return collate(chosen, loaded, known)
+    def batch(examples: Sequence[dict[str, int]]) -> dict[str, torch.Tensor]:
+        numbers = [each["row"] for each in examples]
+        chosen = [(outlines if known else rows)[number] for number in numbers]
+        return collate(chosen, loaded, known(numbers) if known else None)
 
     trainer = SFTTrainer(
         opened.model,

@@ -182,16 +182,19 @@ def export(
     labelled or judged right or wrong, `agreed_only` those whose verdict a person agrees with.
 
     Returns the number of `rows`, and in `skipped` a line for each trace that gave none. Without a
-    row nothing is written. Raises `BadInput` for an unknown kind `to`, and if `out` must not be
-    replaced or cannot be written.
+    row nothing is written. Raises `BadInput` for an unknown kind `to`, for a missing path, and if
+    `out` must not be replaced or cannot be written.
     """
     if to not in ROWS:
         raise BadInput(f"There are no rows {to!r}. Choose one of {', '.join(ROWS)}.")
-    places = [traces] if isinstance(traces, Path | str) else traces
+    places = list(map(Path, [traces] if isinstance(traces, Path | str) else traces))
+    for place in places:
+        with os_errors(f"Cannot read {place}", " Give a trace, or a folder of traces."):
+            place.stat()
     out, chosen = Path(out), RowFilter(voted_only, agreed_only)
     check_export_path(out)
     report = ExportReport(out)
-    rows = _all_rows(list(map(Path, places)), to, chosen, report)
+    rows = _all_rows(places, to, chosen, report)
     first = next(rows, None)
     if first is None:
         return report

@@ -119,7 +119,6 @@ def test_what_is_no_configuration_is_refused(text: str, tmp_path: Path) -> None:
         ("grpo.micro_batch=2", True),
         ("grpo.shown_every=5", True),
         ("grpo.steps=600", True),
-        ("shares.grpo=0.5", True),
         ("gates.format=0.5", True),
         ("gates.pairs=5", False),
         ("grpo.trl.tokens=8192", False),

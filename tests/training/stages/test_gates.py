@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -12,19 +11,17 @@ from tests.support.drawn_rollouts import look
 from tests.training.test_token_rows import ANSWER, labelled
 from vrthinker_core import ScriptedBackend
 from vrthinker_core.errors import BadInput
-from vrthinker_core.training.config import GateConfig, TimeShares, changed_config, preset_config
+from vrthinker_core.training.config import GateConfig, changed_config, preset_config
 from vrthinker_core.training.pair_set import DrawnPairSet
 from vrthinker_core.training.pipeline import (
     PARTS,
-    STAGES,
     HeldOutFigures,
     measure_judge,
     part_of,
     pass_gate,
-    share_of,
 )
 from vrthinker_core.training.rollouts import LabelledPair
-from vrthinker_core.training.run_folder import TimeBudget, config_difference
+from vrthinker_core.training.run_folder import config_difference
 from vrthinker_core.types import Preference, Settings, Verdict
 
 GATES = GateConfig(pairs=3, samples=2)
@@ -80,7 +77,7 @@ def test_no_form_no_passage() -> None:
     assert figures.format == 0
     said = r"0\.00 of the rollouts keep to the format on 3 held-out pairs, and 0\.95 are needed"
     with pytest.raises(BadInput, match=said):
-        pass_gate(figures, GATES, "nano", TimeBudget())
+        pass_gate(figures, GATES, "nano")
 
 
 @pytest.mark.parametrize(
@@ -93,24 +90,13 @@ def test_no_form_no_passage() -> None:
 def test_what_a_gate_stops_says_how_to_begin_again_and_how_to_go_on(
     figures: tuple[float, float, float], why: str, gate: str
 ) -> None:
-    pass_gate(HeldOutFigures(64, 8, 0.95, 0.27, 0.83), GATES, "nano", TimeBudget())
+    pass_gate(HeldOutFigures(64, 8, 0.95, 0.27, 0.83), GATES, "nano")
     with pytest.raises(BadInput, match=r"--model out/model --out") as caught:
-        pass_gate(HeldOutFigures(64, 8, *figures), GATES, "out/model", TimeBudget())
+        pass_gate(HeldOutFigures(64, 8, *figures), GATES, "out/model")
     assert why in str(caught.value)
     assert f"go on with --resume and a lower gate (--set gates.{gate}=…)" in str(caught.value)
     config = preset_config("nano")
     assert config_difference(config, changed_config(config, [f"gates.{gate}=0.1"])) == ""
-
-
-def test_a_gate_stops_a_run_but_one_with_a_time_limit() -> None:
-    heard: list[str] = []
-    figures = HeldOutFigures(64, 8, 0.5, 0.3, 0.8)
-    with pytest.raises(BadInput, match=r"0\.50 of the rollouts"):
-        pass_gate(figures, GATES, "nano", TimeBudget(say=heard.append))
-    assert not heard
-    limited = TimeBudget(deadline=time.monotonic() + 3600, say=heard.append)
-    pass_gate(figures, GATES, "nano", limited)
-    assert "0.50 of the rollouts" in heard[0]
 
 
 @pytest.mark.parametrize("size", [5, 40, 5000])
@@ -138,8 +124,3 @@ def test_parts_of_endless_pairs_all_differ() -> None:
     assert len(seeds) > 9
     with pytest.raises(IndexError):
         part_of(DrawnPairSet(3), "grpo", 64).pair(-1)
-
-
-def test_time_is_divided_among_what_is_left() -> None:
-    shares = TimeShares(cold_start=0.5, rejection=0.25, grpo=0.25)
-    assert [share_of(STAGES[number:], shares) for number in range(3)] == [0.5, 0.5, 1.0]

@@ -26,7 +26,12 @@ from vrthinker_core.training.config import TrainConfig, changed_config, preset_c
 from vrthinker_core.training.grpo import grpo_arguments
 from vrthinker_core.training.metrics import StepMetrics, read_metrics
 from vrthinker_core.training.outcome_file import read_outcomes
-from vrthinker_core.training.pipeline import TrainingData, require_training_memory, train_stage
+from vrthinker_core.training.pipeline import (
+    TrainingData,
+    require_training_memory,
+    train_all,
+    train_stage,
+)
 from vrthinker_core.training.rollouts import LabelledPair
 from vrthinker_core.training.run_folder import (
     TimeBudget,
@@ -185,6 +190,16 @@ def test_where_time_ended_before_a_run_was_kept_that_is_said(
         learn(
             tmp_path, data, TimeBudget(deadline=time.monotonic() + 3600), config=config, stage=stage
         )
+
+
+def test_in_half_a_minute_there_is_no_gate_and_no_further_stage(tmp_path: Path) -> None:
+    said: list[str] = []
+    limited = TimeBudget(deadline=time.monotonic() + 20, say=said.append)
+    with open_run_folder(tmp_path, replace(RUN, stage="all"), CONFIG, resume=True) as folder:
+        assert train_all(str(NANO), KNOWN, CONFIG, folder, limited) == folder.result
+    assert open_checkpoint(str(tmp_path / "checkpoint"))
+    assert said[-1] == "No time is left for rejection: train on from the result, with --model."
+    assert not (tmp_path / "cold-start" / "held-out.json").exists()
 
 
 class Killed(BaseException):
