@@ -1,14 +1,7 @@
 """The page: `python app.py`, or a Hugging Face Space.
 
-    python app.py                                    the best judge this machine can run
-    python app.py --judge nano                       the built-in judge
-    python app.py --judge hf:ID_OR_PATH --port 7861  a checkpoint of your own
-    python app.py --judge server:URL#MODEL           a judge on an OpenAI-compatible server
-    python app.py --judge hf:ID_OR_PATH --judge nano a choice of both, the first by default
-    python app.py --runs DIR                         an evaluation, or any traces, row by row
-
-The server answers only this machine. To answer others, use `--host 0.0.0.0` and `--name`; behind a
-proxy `--name` and `--root-path`.
+`python app.py --help` lists the options. The server answers only this machine. To answer others,
+use `--host 0.0.0.0` and `--name`; behind a proxy `--name` and `--root-path`.
 """
 
 import spaces  # isort: skip - before anything that may touch CUDA

@@ -89,11 +89,8 @@ def read_plan(
 
 def check_videos(*videos: Path) -> None:
     """Raise `VideoError` for a missing or unfit file, before a judge is opened for seconds."""
-    for number, video in enumerate(videos, start=1):
-        try:
-            open_local(video).close()
-        except VideoError as error:
-            raise type(error)(f"Video {number}: {error}") from None
+    for video in videos:
+        open_local(video).close()
 
 
 app = Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)

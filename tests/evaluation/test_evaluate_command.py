@@ -271,7 +271,10 @@ COLUMNS = f"pairs.csv has no column path_A. It needs {', '.join((*VIDEOGEN_COLUM
         ),
         ("csv nowhere.csv", "There is no file or folder nowhere.csv."),
         ("csv TABLE --limit 0", "--limit 0 takes no pair: give a number from 1 up."),
-        ("csv TABLE --concurrency 0", "--concurrency 0 judges nothing: give a number from 1 up."),
+        (
+            "csv TABLE --concurrency 0",
+            "concurrency=0 is no number of pairs: give a whole number from 1 up.",
+        ),
         (
             "csv TABLE --estimate --sample -1",
             "--sample -1 judges nothing: give a number from 1 up.",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from vrthinker_core.backends import Backend, default_choice, open_backend
 from vrthinker_core.backends.base import not_cancelled
+from vrthinker_core.batch import check_pairs_in_hand
 from vrthinker_core.errors import BadInput, VideoError
 from vrthinker_core.evaluation.local_engine import judge_locally
 from vrthinker_core.results.layout import EvaluationPair
@@ -172,10 +173,7 @@ class EvaluationJob:
     engine: str = "local"  # or ray, or ray:ADDRESS
 
     def __post_init__(self) -> None:
-        if self.concurrency < 1:
-            raise BadInput(
-                f"--concurrency {self.concurrency} judges nothing: give a number from 1 up."
-            )
+        check_pairs_in_hand("concurrency", self.concurrency)
         if self.engine != "local" and self.engine.partition(":")[0] != "ray":
             raise BadInput(f"There is no engine {self.engine!r}. Choose local, ray or ray:ADDRESS.")
         if self.engine != "local" and not isinstance(self.judge, str):
@@ -201,19 +199,16 @@ class EvaluationJob:
 
         Raises BadInput, and CheckpointError for a judge that cannot be opened.
         """
-        how: dict[str, Any] = {
-            "settings": self.settings,
-            "out": self.out,
-            "concurrency": self.concurrency,
-        }
+        how: dict[str, Any] = {"settings": self.settings, "out": self.out}
+        how["concurrency"] = self.concurrency
         if self.engine == "local":
             backend = open_backend(self.judge) if isinstance(self.judge, str) else self.judge
             return backend.name, partial(judge_locally, backend=backend, cancelled=stopped, **how)
         from vrthinker_core.evaluation.ray_engine import judge_on_ray
 
         address = self.engine.partition(":")[2] or None
-        judge = str(self.judge)
-        return judge, partial(judge_on_ray, judge=judge, address=address, stopped=stopped, **how)
+        how |= {"judge": str(self.judge), "address": address, "stopped": stopped}
+        return str(self.judge), partial(judge_on_ray, **how)
 
     def start(
         self, pairs: Sequence[EvaluationPair], stopped: Cancelled

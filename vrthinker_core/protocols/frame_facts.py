@@ -1,14 +1,6 @@
 """Frame facts: the built-in judge's notes on each frame, as table rows.
 
-A line of its snapshot:
-
-    Video 1: 21 20 7 clear first: clear smooth 32 18 7 blurry leap: blurry leap
-
-The line holds the frame, the place of the solid (two numbers), and the picture and motion of that
-frame. Behind the colon stand picture and motion of the video so far. In the first turn every pair
-has the same frames: the line leaves out their numbers and says what the video shows.
-
-The same in plain English:
+A line of its snapshot holds the frame, the thing's place, picture and motion:
 
     Video 1 shows a red ball moving right: #16 at 36%,28% clear; #48 at 52%,28% blocky, jumps; so
     far ...
@@ -37,23 +29,15 @@ GROUNDS = ("wood", "tiles", "grass", "sand", "marble", "photo")
 DIRECTIONS = ("right", "left", "away", "closer")
 COUNT_WORDS = ("one", "two", "three", "four")
 
-_LINE = re.compile(r"^[^\S\n]*Video ([12]):\s*(.*)$", re.MULTILINE)
-_PICTURE, _MOTION = "|".join(PICTURES), "|".join(MOTIONS[:-1])
-_FACT = re.compile(
-    rf"(?:(\d{{1,3}}) )?(\d{{1,2}}) (\d{{1,2}}) ({_PICTURE}) ({_MOTION})(?:: \w+ \w+)?(?=\s|$)"
-)
-_SHOWS = re.compile(r"([a-z]+(?: [a-z]+){0,7})\.\s*")
-_SO_FAR = re.compile(r":\s*\w+ \w+\s*$")
-_PLAIN_MOTIONS = dict(
-    zip(("", "moves", "hardly moves", "jumps", "moves oddly"), MOTIONS, strict=True)
-)
+_PICTURE = "|".join(PICTURES)
+_MOTIONS = dict(zip(("", "moves", "hardly moves", "jumps", "moves oddly"), MOTIONS, strict=True))
 _PLACE = r"at \d{1,3}%,\d{1,3}%(?: and at \d{1,3}%,\d{1,3}%)?|with nothing to follow"
 _BESIDE = rf"(?: \((?:#\d{{1,3}} (?:{_PLACE})(?:, )?){{1,2}}\))?"
-_PLAIN_FACT = re.compile(
+_FACT = re.compile(
     rf"(#\d{{1,3}}|video 2) (?:{_PLACE}){_BESIDE} ({_PICTURE})"
-    rf"(?:, ({'|'.join(filter(None, _PLAIN_MOTIONS))}))?; "
+    rf"(?:, ({'|'.join(filter(None, _MOTIONS))}))?; "
 )
-_PLAIN_HEAD = re.compile(
+_HEAD = re.compile(
     r"^Video ([12]) shows ([a-z ]{1,120}): |^Video 1, then video 2: "
     r"|^Video 1, from #(\d{1,3}) on video 2: "
 )
@@ -110,32 +94,6 @@ class PromptFact:
     shown: tuple[str, str]  # In each video; "" for a thing that is missing
 
 
-def read_frame_facts(snapshot: str, shown: Sequence[str] = ()) -> tuple[VideoFacts, ...]:
-    """Return the facts of each video in a snapshot.
-
-    Returns () if the snapshot holds anything else; 20,000 characters are read. `shown` holds the
-    numbers of each video's frames, for lines without numbers.
-    """
-    if plain := _read_plain(snapshot[:20_000]):
-        return plain
-    videos = []
-    for line in _LINE.finditer(snapshot[:20_000]):
-        side, text = Side(int(line[1])), line[2]
-        subject = _SHOWS.match(text)
-        rest = text[subject.end() :] if subject else text
-        found = list(_FACT.finditer(rest))
-        if not 0 < len(found) <= 64 or _SO_FAR.sub("", _FACT.sub("", rest)).strip():
-            return ()
-        numbers = shown if len(shown) == len(found) else ("",) * len(found)
-        facts = (
-            FrameFact(side, fact[1] or number, fact[4], fact[5])
-            for fact, number in zip(found, numbers, strict=True)
-        )
-        videos.append(VideoFacts(side, subject[1] if subject else "", tuple(facts)))
-    sides = {video.side for video in videos}
-    return tuple(videos) if len(videos) == len(sides) == len(Side) else ()
-
-
 def read_prompt_facts(think: str) -> tuple[PromptFact, ...]:
     """Return what the judge compared with the prompt, () if it did not."""
     return tuple(
@@ -162,23 +120,27 @@ def reads_as_drawn(prompt: str, snapshot: str, frames: Mapping[Side, Sequence[st
     scene, (asked, _, rest) = asked_scene(prompt), snapshot.strip().partition("\n")
     if not scene or asked != f"The prompt asks for {scene}." or len(rest.splitlines()) != len(Side):
         return False
-    videos = [video for video in _read_plain(rest) if _SCENE.fullmatch(video.shows)]
+    videos = [video for video in read_frame_facts(rest) if _SCENE.fullmatch(video.shows)]
     noted = {video.side: [fact.frame for fact in video.frames] for video in videos}
     return noted == {side: list(numbers) for side, numbers in frames.items()}
 
 
-def _read_plain(snapshot: str) -> tuple[VideoFacts, ...]:
-    """Return the facts of a plain-English snapshot; () for any other."""
+def read_frame_facts(snapshot: str) -> tuple[VideoFacts, ...]:
+    """Return the facts of each video in a snapshot.
+
+    Returns () if the snapshot holds anything else; 20,000 characters are read.
+    """
+    snapshot = snapshot[:20_000]
     shows = dict.fromkeys(Side, "")
     found: dict[Side, list[FrameFact]] = {side: [] for side in Side}
     for line in snapshot.splitlines():
-        head = _PLAIN_HEAD.match(line)
+        head = _HEAD.match(line)
         if head is None:
             if re.match(r"\s*Video [12]\b", line):
                 return ()
             continue
-        facts = list(_PLAIN_FACT.finditer(line, head.end()))
-        rest = _PLAIN_FACT.sub("", line[head.end() :])
+        facts = list(_FACT.finditer(line, head.end()))
+        rest = _FACT.sub("", line[head.end() :])
         if len(facts) > 128 or not re.fullmatch(r"so far[^\n]{0,200}", rest):
             return ()
         if head[1]:
@@ -189,7 +151,7 @@ def _read_plain(snapshot: str) -> tuple[VideoFacts, ...]:
             number = number if second else fact[1][1:]
             second = second or bool(head[3] and int(number) >= int(head[3]))
             side = Side(int(head[1])) if head[1] else Side.SECOND if second else Side.FIRST
-            found[side].append(FrameFact(side, number, fact[2], _PLAIN_MOTIONS[fact[3] or ""]))
+            found[side].append(FrameFact(side, number, fact[2], _MOTIONS[fact[3] or ""]))
     if not any(found.values()):
         return ()
     return tuple(VideoFacts(side, shows[side], tuple(found[side])) for side in Side)

@@ -29,9 +29,7 @@ SIDES_SWAPPED = (
 OUTSIDE_SCOPE = "No verdict: this judge cannot judge real videos."
 OUTSIDE_ADVICE = "Its words are no opinion on these videos: choose another judge."
 ODD_PROMPT = "No verdict: this judge does not understand this prompt."
-ODD_PROMPT_ADVICE = (
-    'Describe the scene as in "A red cube moves left across the sand." Or choose another judge.'
-)
+ODD_PROMPT_ADVICE = 'Write as in "A red cube moves left across the sand", or choose another judge.'
 OTHER_JUDGES = "Others are hf:qunwang13/vrthinker on a GPU, and server:URL#MODEL."
 DEMO_RUN = "Demo run, no verdict"  # The short form of `outside_words`, for a list
 SCRIPTED = "Scripted example"

@@ -497,7 +497,7 @@ class RunView:
             "parts": _parts(turn, ended),  # [heading, text] of each part
             # What it asks for, in words, as soon as that can be read
             "wants": words.request(new, again, is_pair=is_pair, is_open=is_live),
-            "facts": _facts(reply, [tile.label.removeprefix("#") for tile in tiles]),
+            "facts": _facts(reply),
             "remarks": self.remarks(turn),
             **(WORDLESS if self.outside_scope else {}),  # they are put away under the headline
         }
@@ -594,9 +594,9 @@ def label_rows(verdict: Verdict | None, known: Probabilities | None = None) -> l
     ]
 
 
-def _facts(reply: Reply, shown: list[str]) -> Json | None:
+def _facts(reply: Reply) -> Json | None:
     """What the judge noted of each frame; None for a snapshot in other words."""
-    videos = read_frame_facts(reply.snapshot, shown) if reply.think else ()
+    videos = read_frame_facts(reply.snapshot) if reply.think else ()
     if not videos:
         return None
     rows: dict[str, list[str]] = {}
