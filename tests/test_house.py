@@ -36,17 +36,17 @@ REPLIES = (
 )
 
 REACHED = {
-    "core lines": 37_420,
-    "core tokens": 247_015,
-    "core files": 179,
-    "modules with one importer": 28,
+    "core lines": 37_618,
+    "core tokens": 247_815,
+    "core files": 177,
+    "modules with one importer": 26,
     "folders of the core": 11,
     "levels below the core": 1,
-    "test lines": 45_036,
+    "test lines": 45_375,
     "js and css lines": 4_873,
     "js and css files": 16,
-    "README bytes": 13_931,
-    "package READMEs, bytes": 24_029,
+    "README bytes": 14_494,
+    "package READMEs, bytes": 24_994,
 }
 ROOM = 1.02
 WALKED = {"command line": 35, "page": 43}
