@@ -7,15 +7,16 @@ use `--host 0.0.0.0` and `--name`; behind a proxy `--name` and `--root-path`.
 import spaces  # isort: skip - before anything that may touch CUDA
 
 import argparse
+import multiprocessing
 import os
 import re
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn
 
 from vrthinker_core.backends.borrowed_gpu import borrows_gpu, gpu_seconds
 from vrthinker_core.backends.judge_name import JUDGE_FORMS, parse_judge
@@ -144,37 +145,25 @@ def options() -> argparse.Namespace:
     return chosen
 
 
-def find_address(host: str, port: int) -> None:
-    """Raise `OSError` or `UnicodeError` if no address can be bound."""
-    refused: OSError | None = None
-    for family, kind, _, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
-        try:
-            with socket.socket(family, kind) as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                probe.bind(address)
-                return
-        except OSError as error:
-            refused = error
-    if refused is not None:
-        raise refused
-
-
 def check_address(host: str | None, port: int | None) -> None:
     """Raise `BadInput` if the page cannot be served there. Gradio would retry for minutes."""
     try:
-        find_address((host or "127.0.0.1").strip("[]"), port or 0)
-        # Gradio looks for a free port here, whatever the host.
-        find_address("127.0.0.1", port or 0)
+        # Gradio looks for a free port on this machine, whatever the host
+        for name in ((host or "127.0.0.1").strip("[]"), "127.0.0.1"):
+            family, *_, address = socket.getaddrinfo(name, port or 0, type=socket.SOCK_STREAM)[0]
+            socket.create_server(address[:2], family=family).close()
     except (OSError, UnicodeError) as error:
         given = {"--host": host, "--port": port}
+        # `create_server` adds the address in brackets
+        why = str(getattr(error, "strerror", error)).partition(" (")[0]
         place = " ".join(f"{name} {value}" for name, value in given.items() if value)
         raise BadInput(
-            f"The page cannot be served at {place}: {getattr(error, 'strerror', error)}. Choose another one."
+            f"The page cannot be served at {place}: {why}. Choose another one."
         ) from None
 
 
-def serve(chosen: argparse.Namespace, folder: Path) -> None:
-    """Serve the page until interrupted; visitors' files stay below `folder`."""
+def serve(chosen: argparse.Namespace, folder: Path, ended: threading.Event) -> None:
+    """Serve the page until it has `ended`; visitors' files stay below `folder`."""
     allow_open_files()  # before any process starts, because processes inherit the limit
     os.environ["GRADIO_TEMP_DIR"] = str(folder / "uploads")
     # With a custom domain, `SPACE_HOST` holds both names, separated by a comma.
@@ -215,41 +204,44 @@ def serve(chosen: argparse.Namespace, folder: Path) -> None:
         judges.wait_all()  # the process with the GPU is forked and has only weights loaded before
     try:
         served = page.launch_options(names, on_space, chosen.root_path)
-        where = {"server_name": chosen.host, "server_port": chosen.port}
-        blocks = page.blocks()
-        _, address, _ = blocks.launch(**where, **served, quiet=True, prevent_thread_lock=True)
+        served |= {"server_name": chosen.host, "server_port": chosen.port, "quiet": True}
+        _, address, _ = page.blocks().launch(**served, prevent_thread_lock=True)
         # Flushed, because a log file is no terminal: its buffer would keep the address
         print(f"The page is at {address} (Ctrl+C ends it).", flush=True)
-        blocks.block_thread()
+        ended.wait()  # A signal also raises, but a library's callback may swallow that
     finally:
         page.close()
 
 
 def main() -> None:
-    """Serve from a temporary folder. It is removed at the end, also after a signal."""
+    """Serve from a temporary folder, which is removed at the end."""
+    ended = threading.Event()
+
+    def end(*_: object) -> None:
+        # Later signals must not interrupt the removal of files
+        if not ended.is_set():
+            ended.set()
+            sys.exit(0)
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _exit)
+        signal.signal(number, end)
     try:
         with owned_folder("vr-thinker-page-") as folder:
             chosen = options()
             check_address(chosen.host, chosen.port)
-            serve(chosen, folder)
+            serve(chosen, folder, ended)
     except BadInput as refusal:
         print(refusal, file=sys.stderr)
         sys.exit(2)
-    except SystemExit as ended:
-        if ended.code:
+    except SystemExit as status:
+        if status.code:
             raise
-        # Python's own end aborts if a thread is still opening a judge: torch calls terminate
+    # Python's own end aborts if a thread is still opening a judge: torch calls terminate
+    for worker in multiprocessing.active_children():
+        worker.terminate()
+    with suppress(AttributeError, OSError):  # Standard output may be closed
         sys.stdout.flush()
-        os._exit(0)
-
-
-def _exit(*_: object) -> NoReturn:
-    # A second signal must not interrupt the removal of files.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
-    sys.exit(0)
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.small_clips import write_clip
-from tests.test_cli import compare
-from tests.test_cli import run as run_command
+from tests.test_cli import compare, run as run_command
 from tests.test_judge import ANSWER, CALL
 from tests.test_traces import changed
 from vrthinker_core.backends import ScriptedBackend

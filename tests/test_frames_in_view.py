@@ -8,8 +8,7 @@ import re
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from tests.test_deliberation import call, say, start
 from vrthinker_core.deliberation import MAX_IMAGES

@@ -12,136 +12,99 @@ from typing import TYPE_CHECKING
 from vrthinker_core.__about__ import __version__ as __version__
 
 if TYPE_CHECKING:
-    from vrthinker_core.backends import Backend, Conversation, ScriptedBackend, open_backend
-    from vrthinker_core.batch import judge_many
-    from vrthinker_core.branch_plan import BranchPlan, Changes, plan_branch
+    from vrthinker_core.backends import (
+        Backend as Backend,
+        Conversation as Conversation,
+        ScriptedBackend as ScriptedBackend,
+        open_backend as open_backend,
+    )
+    from vrthinker_core.batch import judge_many as judge_many
+    from vrthinker_core.branch_plan import (
+        BranchPlan as BranchPlan,
+        Changes as Changes,
+        plan_branch as plan_branch,
+    )
     from vrthinker_core.errors import (
-        BadInput,
-        CheckpointError,
-        JudgeError,
-        TraceError,
-        VideoError,
-        VrThinkerError,
+        BadInput as BadInput,
+        CheckpointError as CheckpointError,
+        JudgeError as JudgeError,
+        TraceError as TraceError,
+        VideoError as VideoError,
+        VrThinkerError as VrThinkerError,
     )
-    from vrthinker_core.evaluation.job import evaluate
+    from vrthinker_core.evaluation.job import evaluate as evaluate
     from vrthinker_core.evaluation.reward import (
-        ComparedVideos,
-        Reward,
-        areward,
-        areward_many,
-        reward,
-        reward_many,
+        ComparedVideos as ComparedVideos,
+        Reward as Reward,
+        areward as areward,
+        areward_many as areward_many,
+        reward as reward,
+        reward_many as reward_many,
     )
-    from vrthinker_core.judge import compare, judge, judge_branch
-    from vrthinker_core.traces import load as load_trace
-    from vrthinker_core.training.trace_folder import export
+    from vrthinker_core.judge import (
+        compare as compare,
+        judge as judge,
+        judge_branch as judge_branch,
+    )
+    from vrthinker_core.traces import load_trace as load_trace
+    from vrthinker_core.training.trace_folder import export as export
     from vrthinker_core.types import (
-        Dimension,
-        Frame,
-        Preference,
-        Run,
-        Settings,
-        Side,
-        Verdict,
-        VideoPair,
-        Vote,
+        Dimension as Dimension,
+        Frame as Frame,
+        Preference as Preference,
+        Run as Run,
+        Settings as Settings,
+        Side as Side,
+        Verdict as Verdict,
+        VideoPair as VideoPair,
+        Vote as Vote,
     )
     from vrthinker_core.types.events import (
-        Branch,
-        Event,
-        Finished,
-        FramesShown,
-        JudgeEvent,
-        Opening,
-        Started,
-        StopReason,
-        Swapped,
-        TextArrived,
-        Trace,
-        Turn,
-        TurnEnded,
-        Voted,
+        Branch as Branch,
+        Event as Event,
+        Finished as Finished,
+        FramesShown as FramesShown,
+        JudgeEvent as JudgeEvent,
+        Opening as Opening,
+        Started as Started,
+        StopReason as StopReason,
+        Swapped as Swapped,
+        TextArrived as TextArrived,
+        Trace as Trace,
+        Turn as Turn,
+        TurnEnded as TurnEnded,
+        Voted as Voted,
     )
-    from vrthinker_core.types.messages import Completion, Message, Sampling
-    from vrthinker_core.types.order import OrderCheck, OrderEffect, check_order
+    from vrthinker_core.types.messages import (
+        Completion as Completion,
+        Message as Message,
+        Sampling as Sampling,
+    )
+    from vrthinker_core.types.order import (
+        OrderCheck as OrderCheck,
+        OrderEffect as OrderEffect,
+        check_order as check_order,
+    )
 
-__all__ = [
-    "Backend",
-    "BadInput",
-    "Branch",
-    "BranchPlan",
-    "Changes",
-    "CheckpointError",
-    "ComparedVideos",
-    "Completion",
-    "Conversation",
-    "Dimension",
-    "Event",
-    "Finished",
-    "Frame",
-    "FramesShown",
-    "JudgeError",
-    "JudgeEvent",
-    "Message",
-    "Opening",
-    "OrderCheck",
-    "OrderEffect",
-    "Preference",
-    "Reward",
-    "Run",
-    "Sampling",
-    "ScriptedBackend",
-    "Settings",
-    "Side",
-    "Started",
-    "StopReason",
-    "Swapped",
-    "TextArrived",
-    "Trace",
-    "TraceError",
-    "Turn",
-    "TurnEnded",
-    "Verdict",
-    "VideoError",
-    "VideoPair",
-    "Vote",
-    "Voted",
-    "VrThinkerError",
-    "areward",
-    "areward_many",
-    "check_order",
-    "compare",
-    "evaluate",
-    "export",
-    "judge",
-    "judge_branch",
-    "judge_many",
-    "load_trace",
-    "open_backend",
-    "plan_branch",
-    "reward",
-    "reward_many",
-]
+_PUBLIC = {
+    "backends": "Backend Conversation ScriptedBackend open_backend",
+    "batch": "judge_many",
+    "branch_plan": "BranchPlan Changes plan_branch",
+    "errors": "BadInput CheckpointError JudgeError TraceError VideoError VrThinkerError",
+    "evaluation.job": "evaluate",
+    "evaluation.reward": "ComparedVideos Reward areward areward_many reward reward_many",
+    "judge": "compare judge judge_branch",
+    "traces": "load_trace",
+    "training.trace_folder": "export",
+    "types": "Dimension Frame Preference Run Settings Side Verdict VideoPair Vote",
+    "types.events": "Branch Event Finished FramesShown JudgeEvent Opening Started "
+    "StopReason Swapped TextArrived Trace Turn TurnEnded Voted",
+    "types.messages": "Completion Message Sampling",
+    "types.order": "OrderCheck OrderEffect check_order",
+}
+"""The public names of each module."""
 
-_MODULES = (
-    "errors",
-    "types",
-    "types.messages",
-    "types.events",
-    "types.order",
-    "backends",
-    "branch_plan",
-    "traces",
-    "judge",
-    "batch",
-    "evaluation.reward",
-)
-"""The modules of the public names. Each module imports those before it anyway, so a search in this
-order loads nothing more."""
-
-_OWN_MODULES = {"evaluate": "evaluation.job", "export": "training.trace_folder"}
-
-_OWN_NAMES = {"load_trace": "load"}  # Public name: name in its module
+_MODULES = {name: module for module, names in _PUBLIC.items() for name in names.split()}
 
 
 class _Package(ModuleType):
@@ -155,17 +118,15 @@ class _Package(ModuleType):
 sys.modules[__name__].__class__ = _Package
 
 if not TYPE_CHECKING:  # Else a type checker believes that every name exists
+    __all__ = sorted(_MODULES)
 
     def __getattr__(name: str) -> object:
-        modules = (_OWN_MODULES[name],) if name in _OWN_MODULES else _MODULES
-        for module in modules if name in __all__ else ():
-            if hasattr(
-                found := import_module(f"{__name__}.{module}"), own := _OWN_NAMES.get(name, name)
-            ):
-                globals()[name] = value = getattr(found, own)
-                return value
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_MODULES})

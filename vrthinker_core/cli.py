@@ -42,10 +42,11 @@ from vrthinker_core.errors import (
     VrThinkerError,
     out_of_files,
 )
-from vrthinker_core.judge import judge as run_judge
-from vrthinker_core.judge import judge_branch
+from vrthinker_core.judge import judge as run_judge, judge_branch
 from vrthinker_core.protocols import make_protocol
+from vrthinker_core.protocols.frame_facts import outside_words
 from vrthinker_core.protocols.parser import to_expected
+from vrthinker_core.protocols.sanitize import check_prompt
 from vrthinker_core.traces import check_trace_option, load
 from vrthinker_core.training.teaching import RowKind
 from vrthinker_core.types import ProtocolName, Settings, Verdict, VideoPair
@@ -58,7 +59,6 @@ from vrthinker_core.types.wording import (
     SCRIPTED,
     SCRIPTED_HELP,
     order_unchecked,
-    outside_words,
 )
 from vrthinker_core.video.files import open_local
 
@@ -73,10 +73,7 @@ def read_plan(
     trace: Path | None,
 ) -> BranchPlan:
     """Return the checked plan of a branch; raises `BadInput` and `TraceError`."""
-    try:
-        chosen: Any = setting("window").parse(window)
-    except BadInput as bad:
-        raise BadInput(f"--window: {bad}") from None
+    chosen: Any = setting("window").parse(window)
     plan = plan_branch(load(origin), turn, Changes(tuple(frames), no_tool, chosen, prompt))
     if trace is not None:
         check_trace_option(trace)
@@ -87,10 +84,14 @@ def read_plan(
     return plan
 
 
-def check_videos(*videos: Path) -> None:
-    """Raise `VideoError` for a missing or unfit file, before a judge is opened for seconds."""
-    for video in videos:
-        open_local(video).close()
+def check_inputs(prompt: str, *videos: Path) -> None:
+    """Raise `BadInput` for an unfit prompt or file, before a judge is opened."""
+    check_prompt(prompt)
+    for number, video in enumerate(videos, start=1):
+        try:
+            open_local(video).close()
+        except VideoError as error:
+            raise type(error)(f"Video {number}: {error}") from None
 
 
 app = Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -133,7 +134,7 @@ def main() -> None:
         message = getattr(error, "format_message", None)
         if message is None:
             raise
-        sentence = message()
+        sentence = message().replace("Value error, ", "")  # pydantic's, of a choice
     else:
         sys.exit(code if isinstance(code, int) else 0)
     print_error(sentence)
@@ -171,7 +172,7 @@ def compare(
     """Compare two videos, turn by turn."""
     if trace is not None:
         check_trace_option(trace)
-    check_videos(video1, video2)
+    check_inputs(prompt, video1, video2)
     pair, backend = VideoPair(prompt, video1, video2), open_backend(judge)
     with stop_on_signal() as stopped:
         events = run_judge(pair, backend, settings, cancelled=stopped, trace=trace)
@@ -202,7 +203,7 @@ def branch(
     """Repeat a stored run from one turn on, with a change."""
     numbers = read_numbers("--frames", frames) if frames else ()
     plan = read_plan(origin, turn, numbers, no_tool, window, prompt, trace)
-    check_videos(video1, video2)
+    check_inputs(plan.prompt, video1, video2)
     pair, backend = VideoPair(plan.prompt, video1, video2), open_backend(judge)
     with stop_on_signal() as stopped:
         events = judge_branch(plan, pair, backend, cancelled=stopped, trace=trace)

@@ -9,7 +9,7 @@ the driver collects them.
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 
 from vrthinker_core.backends.base import (
@@ -28,7 +28,7 @@ from vrthinker_core.errors import (
     VideoError,
     describe,
     is_retryable,
-    judge_failure,
+    judge_errors,
 )
 from vrthinker_core.protocols import PromptProtocol, make_protocol, sanitize_prompt, with_defaults
 from vrthinker_core.protocols.factory import chosen_protocol, frame_layout
@@ -209,15 +209,16 @@ class Comparison:
             deliberation, conversation = self._begin(self._clips)
             own, deliberation.settings = deliberation.settings, plan.started.settings
             for turn in plan.turns:
-                deliberation.fit(conversation.count_tokens, conversation.context_length)
-                if plan.started.judge == self._backend.name and turn.completion.prompt_tokens:
-                    conversation.calibrate(deliberation.ask(), turn.completion.prompt_tokens)
+                with judge_errors():
+                    deliberation.fit(conversation.count_tokens, conversation.context_length)
+                    if plan.started.judge == self._backend.name and turn.completion.prompt_tokens:
+                        conversation.calibrate(deliberation.ask(), turn.completion.prompt_tokens)
                 last = turn is plan.turns[-1]
                 deliberation.settings = own if last else deliberation.settings
                 deliberation.take_over(turn.completion, plan.branch.frames if last else ())
                 yield turn
         except Exception as error:  # noqa: BLE001 - the border: the turns so far are kept, and the end says what happened
-            self._fail(judge_failure(error))
+            self._fail(error)
 
     def next_request(self) -> PendingTurn | None:
         """Fetch the next turn's frames; return its request, None at the end."""
@@ -233,7 +234,8 @@ class Comparison:
             if self._context_overflow:
                 self._context_overflow = False
                 deliberation.forget_oldest()
-            deliberation.fit(conversation.count_tokens, conversation.context_length)
+            with judge_errors():
+                deliberation.fit(conversation.count_tokens, conversation.context_length)
             messages = deliberation.ask()
             new, turn, forced = messages[-1], deliberation.turn, deliberation.last_turn
             numbers = [deliberation.protocol.frame_number(frame.ref) for frame in new.frames]
@@ -245,7 +247,7 @@ class Comparison:
                 deliberation.in_view,
             )
         except Exception as error:  # noqa: BLE001 - the border: whatever happens, the trace so far is kept and says so
-            self._fail(judge_failure(error))
+            self._fail(error)
             return None
         return self._last
 
@@ -348,7 +350,10 @@ class Comparison:
         """Return the deliberation and the conversation, made at the first turn."""
         if self._deliberation is None or self._conversation is None:
             assert self._protocol is not None
-            self._conversation = self._backend.open_conversation()
+            with judge_errors():
+                self._conversation = self._backend.open_conversation()
+            # The reply is there already, so an error of `close` ends nothing
+            self._conversation_end.enter_context(suppress(Exception))
             self._conversation_end.callback(self._conversation.close)
             self._deliberation = Deliberation(
                 self._pair.prompt,

@@ -3,6 +3,8 @@
 import errno
 import logging
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from vrthinker_core.text import encodable, one_line
 
@@ -99,11 +101,16 @@ def out_of_files(error: BaseException | None) -> str:
     )
 
 
-def explain(what: str, error: Exception) -> str:
+_PRIVATE = re.compile(
+    r"""(['"])[^'"\n]*[/\\@][^'"\n]*\1|\S*[/\\@]\S*|\b(?:sk-|hf_|bearer )\S+""", re.IGNORECASE
+)
+
+
+def explain(what: str, error: BaseException) -> str:
     """Return a sentence with an unknown error's text; log its traceback."""
     logging.getLogger(__name__).error(what, exc_info=error)
-    # Without folders: the page shows the sentence to its visitors
-    text = re.sub(r"(?<![\w:/])/(?:[^\s/'\":]+/)+", "", str(error))
+    # Without paths, addresses and keys: the page shows the sentence to its visitors
+    text = _PRIVATE.sub("…", str(error))
     return f"{one_line(f'{what}: {type(error).__name__}: {text}', 400).rstrip('.: ')}."
 
 
@@ -112,6 +119,17 @@ def judge_failure(error: Exception) -> Exception:
     if isinstance(error, VrThinkerError | MemoryError) or out_of_files(error):
         return error
     return BackendFailed(explain("The judge failed", error))
+
+
+@contextmanager
+def judge_errors() -> Iterator[None]:
+    """Turn an unknown error of a judge's own code into `BackendFailed`."""
+    try:
+        yield
+    except Exception as error:
+        if (failure := judge_failure(error)) is error:
+            raise
+        raise failure from error
 
 
 def describe(error: Exception | None) -> str:

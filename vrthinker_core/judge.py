@@ -2,15 +2,22 @@
 
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, closing
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from vrthinker_core.backends import open_backend
-from vrthinker_core.backends.base import Backend, GenerationRequest, StreamItem, not_cancelled
+from vrthinker_core.backends.base import (
+    Backend,
+    GenerationRequest,
+    Scope,
+    StreamItem,
+    not_cancelled,
+)
 from vrthinker_core.branch_plan import BranchPlan
 from vrthinker_core.comparison import Comparison
 from vrthinker_core.errors import BackendFailed, BackendRefused, BadInput, judge_failure
+from vrthinker_core.storage import data_errors, type_adapter
 from vrthinker_core.text import encodable
 from vrthinker_core.traces import TraceWriter
 from vrthinker_core.types import Settings, Trace, VideoPair
@@ -76,6 +83,7 @@ def compare(
     nothing. Raises `BadInput` for an unknown judge, `JudgeError` for one that cannot be opened.
     """
     backend = open_backend(judge) if judge is None or isinstance(judge, str) else judge
+    check_opened(backend)
     found: Trace | None = None
     for event in _record_run(Comparison(pair, backend, settings, cancelled, decoder_pool), trace):
         found = add_event(found, event)
@@ -105,12 +113,17 @@ def judge_branch(
 
 
 def check_opened(backend: Backend) -> None:
-    """Raise `BadInput` if `backend` is only the name of a judge."""
+    """Raise `BadInput` for the name of a judge, or an object that is no `Backend`."""
     if isinstance(backend, str):
         raise BadInput(
             f"{backend!r} is only the name of a judge: open it first, with "
             f"open_backend({backend!r})."
         )
+    wanted = {"name": str, "protocols": tuple, "notes": tuple, "follows_instructions": bool}
+    wrong = [each for each in wanted if not isinstance(getattr(backend, each, None), wanted[each])]
+    wrong += [] if getattr(backend, "scope", None) in get_args(Scope) else ["scope"]
+    if wrong:
+        raise BadInput(f"{type(backend).__name__} is no Backend: wrong {' and '.join(wrong)}.")
 
 
 def _record_run(first: Comparison, trace: Path | str | None) -> Iterator[JudgeEvent]:
@@ -172,8 +185,10 @@ class ReplyCollector:
 
     def add(self, item: StreamItem) -> Iterator[TextArrived]:
         """Take the next stream item; yield an event if it is text."""
-        if not isinstance(item.text if isinstance(item, Completion) else item, str | Exception):
-            item = TypeError(f"stream gave {item!r}, neither text nor a Completion with text")
+        try:
+            item = item if isinstance(item, str | Exception) else _keepable(item)
+        except Exception as error:  # noqa: BLE001 - a judge of one's own may yield anything
+            item = error
         if isinstance(item, Exception):
             self.failure = judge_failure(item)
             return
@@ -186,7 +201,7 @@ class ReplyCollector:
             return
         self.room -= size
         if isinstance(item, Completion):
-            self._completion = _keepable(item)
+            self._completion = item
         else:
             self._pieces.append(encodable(item))
             yield TextArrived(self._turn, self._pieces[-1])
@@ -215,7 +230,9 @@ def _written(completion: Completion) -> int:
 
 
 def _keepable(completion: Completion) -> Completion:
-    """Return the completion as a trace can hold it, from any backend."""
+    """Return the completion as a trace can hold it; raises for anything else."""
+    if not isinstance(completion, Completion):
+        raise TypeError(f"stream gave a {type(completion).__name__}, not text or a Completion")
     text = encodable(completion.text)
     pieces = completion.pieces if sum(completion.pieces) == len(text) else (len(text),)
     many = max(1, -(-len(pieces) // MAX_PIECES))  # Neighbouring pieces that are merged
@@ -223,10 +240,13 @@ def _keepable(completion: Completion) -> Completion:
     unknown: dict[str, Any] = dict.fromkeys(
         name for name in counts if not 0 <= (getattr(completion, name) or 0) <= MAX_NUMBER
     )
-    return replace(
+    kept = replace(
         completion,
         text=text,
         reasoning=encodable(completion.reasoning),
         pieces=tuple(sum(pieces[start : start + many]) for start in range(0, len(pieces), many)),
         **unknown,
     )
+    values = {each.name: getattr(kept, each.name) for each in fields(kept)}
+    with data_errors("stream gave a Completion that no trace can hold", BackendFailed):
+        return type_adapter(Completion).validate_python(values)

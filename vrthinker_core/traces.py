@@ -142,6 +142,9 @@ def load(file: Path | str) -> Trace:
     return from_json(data)
 
 
+load_trace = load  # Its public name
+
+
 def check_replaceable(path: Path) -> Trace | None:
     """Return the trace at `path`, or None. Raises `BadInput` for any other file or link."""
     try:

@@ -10,7 +10,13 @@ import pytest
 from tests.support.faulty_server import serving
 from vrthinker_core.backends import open_backend
 from vrthinker_core.backends.hosted import read_key
-from vrthinker_core.backends.judge_name import JudgeName, judge_title, model_title, parse_judge
+from vrthinker_core.backends.judge_name import (
+    SERVER_FORM,
+    JudgeName,
+    judge_title,
+    model_title,
+    parse_judge,
+)
 from vrthinker_core.errors import BackendRefused, BadInput
 from vrthinker_core.ui.judges import judge_openers
 
@@ -65,9 +71,10 @@ def test_a_name_that_cannot_be_read_is_one_sentence_that_says_what_to_write(
     ("text", "meant"),
     [
         ("Nano", "nano"), ("nano:x", "nano"), ("Local", "local"), ("open-router:a/b", "openrouter:a/b"),
-        ("openai", "openai:MODEL, for example openai:gpt-5.2"), ("gpt-5.2", "openai:gpt-5.2"), ("gemini", "gemini:MODEL"),
-        ("qunwang13/vrthinker?quantize=4bit", "hf:qunwang13/vrthinker?quantize=4bit"), ("HF:a/b", "hf:a/b"),
-        ("{folder}", "hf:{folder}"), ("hf: ?device=cpu", "hf:ID_OR_FOLDER"), ("script:a.jsonl", "scripted:a.jsonl"),
+        ("openai", "openai:MODEL"), ("gpt-5.2", "openai:gpt-5.2"), ("gemini", "gemini:MODEL"),
+        ("qunwang13/vrthinker?quantize=4bit", "hf:qunwang13/vrthinker"), ("HF:a/b", "hf:a/b"),
+        ("{folder}", "hf:{folder}"), ("localhost:8000/v1", SERVER_FORM), ("gpt-4o?key=hunter2", "openai:gpt-4o"),
+        ("hf: ?device=cpu", "hf:ID_OR_FOLDER"), ("script:a.jsonl", "scripted:a.jsonl"),
     ],
 )  # fmt: skip
 def test_a_near_miss_is_told_what_was_meant(text: str, meant: str, tmp_path: Path) -> None:

@@ -7,8 +7,7 @@ from functools import cache
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests.backends.support.random_model import VOCABULARY_SIZE, generate
 from tests.backends.test_conversation import TOKENIZER

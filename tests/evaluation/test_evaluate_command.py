@@ -19,8 +19,7 @@ from tests.evaluation.support.public_files import VIDEOGEN_COLUMNS, mj_row, writ
 from tests.evaluation.support.scripted_runs import answer, made_pairs, made_result, write_table
 from tests.support.small_clips import write_clip
 from tests.test_cli import call
-from vrthinker_core import BadInput, ScriptedBackend
-from vrthinker_core import evaluate as evaluate_in_python
+from vrthinker_core import BadInput, ScriptedBackend, evaluate as evaluate_in_python
 from vrthinker_core.commands.console import ProgressCounts, pair_progress
 from vrthinker_core.drawn.video_files import write_pairs
 from vrthinker_core.results.result import (

@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests.protocols.test_conformance import CASES, reply_of
 from vrthinker_core.protocols import Paired, make_protocol

@@ -7,8 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from vrthinker_core.protocols import make_protocol
 from vrthinker_core.protocols.parser import find_sentence, frame_numbers

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from vrthinker_core.protocols import Concat, Paired, PromptProtocol, to_expected
 from vrthinker_core.types import Preference, ProblemKind, Reply, Verdict

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from vrthinker_core.errors import BadInput
 from vrthinker_core.protocols import sanitize_prompt

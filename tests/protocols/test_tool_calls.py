@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from vrthinker_core.protocols import Concat, Paired
 from vrthinker_core.protocols.lenient_json import parse_repaired, parse_strict

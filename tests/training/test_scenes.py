@@ -9,8 +9,7 @@ from itertools import pairwise
 import cv2
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from numpy.typing import NDArray
 
 from tests.training.test_video_files import difference

@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.drawn_rollouts import look
-from tests.test_cli import ROOT
-from tests.test_cli import run as run_command
+from tests.test_cli import ROOT, run as run_command
 from tests.training.labelled_pairs.support import PAIRED, SAID, numbered_rows, write_table
 from tests.training.test_token_rows import nano
 from vrthinker_core import ScriptedBackend, export

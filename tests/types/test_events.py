@@ -8,8 +8,7 @@ from datetime import UTC, datetime
 from itertools import product
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from rich.console import Console
 
 from tests.ui.support import handmade_runs

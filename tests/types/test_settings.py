@@ -8,8 +8,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from vrthinker_core.errors import BadInput
 from vrthinker_core.protocols import make_protocol, with_defaults

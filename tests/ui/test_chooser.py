@@ -21,8 +21,7 @@ from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.backends.discover import local_servers
 from vrthinker_core.backends.hosted import HOSTS
 from vrthinker_core.errors import BackendRefused
-from vrthinker_core.ui import chooser as module
-from vrthinker_core.ui import words
+from vrthinker_core.ui import chooser as module, words
 from vrthinker_core.ui.chooser import GROUPS, JudgeChooser, JudgeGroup
 from vrthinker_core.ui.judges import OWN, JudgeLoader
 

@@ -17,8 +17,7 @@ from gradio.queueing import Queue
 from gradio.routes import App
 from gradio.state_holder import SessionState
 from gradio.utils import get_upload_folder
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tests.support.threads import run_in_thread
 from vrthinker_core.ui.queue import (

@@ -19,8 +19,15 @@ from tests.support.threads import run_in_thread
 from tests.support.waiting import until
 from tests.ui.conftest import Clips, Serve
 from tests.ui.support import handmade_runs
-from tests.ui.support.inside import BRANCH, RUN, Inside, OpenPage, finish_at_once, inside
-from tests.ui.support.inside import run_until_stopped as write_on
+from tests.ui.support.inside import (
+    BRANCH,
+    RUN,
+    Inside,
+    OpenPage,
+    finish_at_once,
+    inside,
+    run_until_stopped as write_on,
+)
 from tests.ui.support.saved_examples import ANSWER, ask, write_old
 from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.protocols.sanitize import MAX_PROMPT

@@ -15,8 +15,15 @@ from tests.ui.support.inside import BRANCH, RUN, finish_at_once, run_until_stopp
 from vrthinker_core.errors import BackendFailed
 from vrthinker_core.traces import from_json, to_json
 from vrthinker_core.types import Settings, VideoPair
-from vrthinker_core.types.events import Event, Finished, FramesShown, StopReason, Swapped, Trace
-from vrthinker_core.types.events import TextArrived as Text
+from vrthinker_core.types.events import (
+    Event,
+    Finished,
+    FramesShown,
+    StopReason,
+    Swapped,
+    TextArrived as Text,
+    Trace,
+)
 from vrthinker_core.types.progress import Pace
 from vrthinker_core.ui.queue import JudgeQueue
 from vrthinker_core.ui.run import (

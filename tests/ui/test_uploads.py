@@ -32,8 +32,7 @@ from tests.ui.support.saved_examples import PROMPT, write_old
 from tests.ui.support.site import Site
 from vrthinker_core.errors import VideoUnavailable
 from vrthinker_core.types import Side
-from vrthinker_core.ui import fetch, routes, words
-from vrthinker_core.ui import uploads as module
+from vrthinker_core.ui import fetch, routes, uploads as module, words
 from vrthinker_core.ui.fetch import MAX_VISITOR_BYTES
 from vrthinker_core.ui.handlers import Handlers, PlayerHandlers, SavedRun, shown_videos
 from vrthinker_core.ui.queue import ForgottenUploads

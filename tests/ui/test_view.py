@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests.support.waiting import PATIENCE_S
 from tests.ui.conftest import OpenReport

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from annotated_types import MinLen
 from huggingface_hub import HfApi, snapshot_download
-from huggingface_hub.constants import HF_HUB_CACHE
+from huggingface_hub.constants import HF_HUB_CACHE, HF_HUB_ETAG_TIMEOUT
 from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 from safetensors import SafetensorError, safe_open
 
@@ -87,7 +87,7 @@ def locate(source: str, before_download: Callable[[], None] = lambda: None) -> P
     try:
         # Ask once: later requests are repeated for half a minute if the hub cannot be reached
         with suppress(HfHubHTTPError):  # It answers, and the download itself reports the error
-            HfApi().model_info(source, timeout=10)
+            HfApi().model_info(source, timeout=HF_HUB_ETAG_TIMEOUT)
         before_download()
         return Path(snapshot_download(source, allow_patterns=patterns))
     except CheckpointError:

@@ -101,9 +101,9 @@ def _open_own(judge: JudgeName) -> Backend:
     module, _, attribute = judge.what.partition(":")
     try:
         found: Any = getattr(import_module(module), attribute)
-        made = isinstance(found, type) or not hasattr(found, "open_conversation")
-        backend: Backend = found() if made else found
-    except Exception as error:
+        made = not hasattr(found, "open_conversation") and callable(found)
+        backend: Backend = found() if made or isinstance(found, type) else found
+    except (Exception, SystemExit) as error:  # A script may end Python
         raise BadInput(explain(f"The judge {judge} cannot be opened", error)) from error
     members = (name for kind in (JudgeDescription, Backend) for name in vars(kind))
     if missing := [name for name in members if name[0] != "_" and not hasattr(backend, name)]:

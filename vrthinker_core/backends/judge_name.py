@@ -111,23 +111,24 @@ def parse_judge(text: str) -> JudgeName:
 
 
 def _no_judge(text: str) -> BadInput:
-    """Return the refusal of a name, with what was meant. It repeats no address, for its secrets."""
-    kind, _, rest = text.partition(":")
-    what, is_address = text.partition("?")[0], "://" in text or "@" in text
-    near = difflib.get_close_matches(kind.partition("?")[0].lower(), get_args(Kind), 1, 0.7)
+    """Return the refusal of a name, with what was meant."""
+    # Options and addresses may hold secrets, so they are not repeated
+    shown, host = text.partition("?")[0][:80], r"(https?:|\[|[\w.-]+:\d+($|[/#]))"
+    kind, _, rest = shown.partition(":")
+    is_address = "://" in text or "@" in text
+    near = difflib.get_close_matches(kind.lower(), get_args(Kind), 1, 0.7)
     way = f"Choose {JUDGE_FORMS}."
-    if kind in ("http", "https") or near == ["server"]:
+    if re.match(host, text) or near == ["server"]:
         way = f"Did you mean {SERVER_FORM}?"
-    elif os.path.isdir(os.path.expanduser(what)) or HUB_ID.fullmatch(what):  # noqa: PTH111, PTH112 - never raise
-        way = f"Did you mean hf:{text}?"
-    elif text.startswith("gpt-"):
-        way = f"Did you mean openai:{text}?"
+    elif os.path.isdir(os.path.expanduser(shown)) or HUB_ID.fullmatch(shown):  # noqa: PTH111, PTH112 - never raise
+        way = f"Did you mean hf:{shown}?"
+    elif shown.startswith("gpt-"):
+        way = f"Did you mean openai:{shown}?"
     elif near:
         form = (re.findall(rf"\b{near[0]}(?::[^\s,]+)?", JUDGE_FORMS) or near)[0]
-        example = ", for example openai:gpt-5.2" if near == ["openai"] else ""
-        repeats = ":" in form and rest.partition("?")[0].strip() and not is_address
-        way = f"Did you mean {f'{near[0]}:{rest}' if repeats else form + example}?"
-    return BadInput(f"There is no {'such judge' if is_address else f'judge {text!r}'}. {way}")
+        repeats = ":" in form and rest.strip() and not is_address
+        way = f"Did you mean {f'{near[0]}:{rest}' if repeats else form}?"
+    return BadInput(f"There is no {'such judge' if is_address else f'judge {shown!r}'}. {way}")
 
 
 def judge_title(text: str) -> str:

@@ -81,6 +81,8 @@ class ScriptedConversation:
         reply = script(messages) if callable(script) else script[min(index, len(script) - 1)]
         if isinstance(reply, JudgeError):
             raise reply
+        if not isinstance(reply, str | Completion):
+            raise TypeError(f"a script gave a {type(reply).__name__} as its reply, not a text")
         completion = reply if isinstance(reply, Completion) else Completion(reply)
         text = completion.text
         pieces: list[int] = []

@@ -39,15 +39,15 @@ from vrthinker_core.evaluation.figures import (
 )
 from vrthinker_core.evaluation.job import (
     EvaluationJob,
+    estimate as estimate_whole,
     open_out,
+    read_pairs,
     results_so_far,
     take_sample,
     write_final_table,
 )
-from vrthinker_core.evaluation.job import estimate as estimate_whole
 from vrthinker_core.evaluation.video_table import VideoTable, read_videos
 from vrthinker_core.results.layout import EvaluationPair
-from vrthinker_core.results.open_dataset import read_dataset, take_some
 from vrthinker_core.results.result import ROW_FAULT, MissingRule, PairResult
 from vrthinker_core.text import encodable, printable
 from vrthinker_core.types import Dimension, Settings
@@ -187,10 +187,7 @@ def evaluate(
     size = SAMPLE if sample is None else sample
     if size < 1:
         raise BadInput(f"--sample {size} judges nothing: give a number from 1 up.")
-    whole = read_dataset(dataset, path)
-    pairs = take_some(whole, limit)
-    if all(pair.fault for pair in pairs):
-        raise BadInput(f"No row can be judged. Row {pairs[0].row}: {pairs[0].fault}")
+    whole, pairs = read_pairs(dataset, path, limit)
     job = EvaluationJob(judge or default_choice(), settings, out, concurrency, engine)
     run = job.describe(dataset, path, whole, limit)
     chosen = take_sample(pairs, size) if estimate else pairs
@@ -238,8 +235,6 @@ def _print_estimate(
 ) -> None:
     ids = {pair.id for pair in chosen}
     sample = [result for result in results if result.pair.id in ids]
-    if not sample:
-        raise BadInput("No row can be judged: there is nothing to estimate.")
     if counts.judged:
         took = counts.seconds / counts.judged * len(sample)
     else:

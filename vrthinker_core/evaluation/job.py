@@ -222,6 +222,17 @@ class EvaluationJob:
         return before, judge_rows(pairs, engine, name, self.out, done, stopped)
 
 
+def read_pairs(
+    dataset: str, path: Path, limit: int | None
+) -> tuple[list[EvaluationPair], list[EvaluationPair]]:
+    """Return a whole data set, and its pairs to judge. Raises `BadInput` if there are none."""
+    whole = read_dataset(dataset, path)
+    pairs = take_some(whole, limit)
+    if all(pair.fault or pair.left_out for pair in pairs):
+        raise BadInput(f"No row can be judged. Row {pairs[0].row}: {pairs[0].fault or 'no label'}")
+    return whole, pairs
+
+
 def evaluate(
     dataset: str,
     path: Path | str,
@@ -233,29 +244,29 @@ def evaluate(
     concurrency: int = 8,
     engine: str = "local",
     resume: bool = False,
-    on_result: Callable[[PairResult], object] = lambda _: None,
+    on_result: Callable[[PairResult], object] | None = None,
 ) -> Summary:
-    """Judge a labelled data set and return its figures, as the command `evaluate` does.
+    """Judge a labelled data set and return its figures.
 
     `dataset` is the layout of `path`: "videogen-reward", "genai-bench", "mj-bench-video" or "csv".
-    `judge` is as in `compare`. `limit` takes only so many pairs, `concurrency` of them at a time.
-    `engine` is "local", or "ray" or "ray:ADDRESS" for a cluster. `on_result` gets each new result.
+    `judge` is as in `compare`, `engine` is "local", "ray" or "ray:ADDRESS". `limit` takes only so
+    many pairs, `concurrency` of them at a time. `on_result` gets each new result.
 
-    Writes `run.json`, `results.jsonl`, `results.parquet`, `traces/`, `report.html` and
-    `report.json` into `out`: a new folder, or with `resume` that of the same evaluation. A pair
-    that fails is counted. Raises `BadInput` for a wrong argument, and for a data set or folder that
-    cannot be used, and `JudgeError` for a judge that cannot be opened.
+    Writes results, `traces/` and a report into `out`: a new folder, or with `resume` that of the
+    same evaluation. Raises `BadInput` for a wrong argument, data set or folder, and `JudgeError`
+    for a judge that cannot be opened.
     """
     from vrthinker_core.evaluation.summary import summarize
     from vrthinker_core.evaluation.write_report import write_report
 
     path, out = Path(path), Path(out)
+    whole, pairs = read_pairs(dataset, path, limit)
     job = EvaluationJob(judge or default_choice(), settings, out, concurrency, engine)
-    whole = read_dataset(dataset, path)
-    run, pairs = job.describe(dataset, path, whole, limit), take_some(whole, limit)
+    run = job.describe(dataset, path, whole, limit)
     with open_out(out, run, resume=resume, pairs=whole):
         for result in job.start(pairs, not_cancelled)[1]:
-            on_result(result)
+            if on_result is not None:
+                on_result(result)
         results = write_final_table(out, pairs)
     summary = summarize(results, data_set=dataset)
     write_report(out, summary, results)

@@ -19,7 +19,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from vrthinker_core.types import Preference, Side
+from vrthinker_core.types import Preference, Side, wording
+from vrthinker_core.types.events import Started
 
 PICTURES = ("clear", "blurry", "noisy", "blocky", "dark", "bright", "banded")
 MOTIONS = ("first", "go", "stay", "leap", "odd")
@@ -110,6 +111,15 @@ def asked_scene(prompt: str) -> str:
         return ""
     direction = next((each for each in DIRECTIONS if each in asked["way"]), "closer")
     return f"{asked['things']} moving {direction} on {asked['before'] or asked['after']}"
+
+
+def outside_words(started: Started) -> tuple[str, str]:
+    """Say why a run is outside its judge's scope, and what to do."""
+    if not all(clip is not None and clip.drawn for clip in started.clips):
+        return wording.OUTSIDE_SCOPE, wording.OUTSIDE_ADVICE
+    if asked_scene(started.prompt):
+        return wording.ODD_NOTES, wording.ODD_NOTES_ADVICE
+    return wording.ODD_PROMPT, wording.ODD_PROMPT_ADVICE
 
 
 def reads_as_drawn(prompt: str, snapshot: str, frames: Mapping[Side, Sequence[str]]) -> bool:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from vrthinker_core.__about__ import __version__
 from vrthinker_core.backends.judge_name import parse_judge
 from vrthinker_core.errors import LASTING_FAULTS, BadInput, describe
+from vrthinker_core.protocols.frame_facts import outside_words
 from vrthinker_core.protocols.parser import verdict_probabilities
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.storage import (
@@ -26,7 +27,6 @@ from vrthinker_core.types import Dimension, Settings, Side, StopReason, Trace, V
 from vrthinker_core.types.events import Finished
 from vrthinker_core.types.messages import LabelProbabilities
 from vrthinker_core.types.order import OrderCheck, order_of
-from vrthinker_core.types.wording import outside_words
 
 ROW_FAULT = "BrokenRow"  # fault of a pair that was never judged
 LEFT_OUT = "LeftOut"  # in place of a fault, if people could not decide

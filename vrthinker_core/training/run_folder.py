@@ -19,8 +19,7 @@ from safetensors import SafetensorError
 
 from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.errors import BadInput
-from vrthinker_core.results.trace_files import CHECKPOINTS, MADE, RESULT
-from vrthinker_core.results.trace_files import STATE as STATE
+from vrthinker_core.results.trace_files import CHECKPOINTS, MADE, RESULT, STATE as STATE
 from vrthinker_core.storage import (
     data_errors,
     hold_folder,

@@ -9,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 
 from vrthinker_core.errors import BadInput, TraceError
+from vrthinker_core.protocols.frame_facts import outside_words
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import RESULTS, read_results
 from vrthinker_core.results.trace_files import json_files
@@ -28,7 +29,6 @@ from vrthinker_core.training.rollouts import LabelledPair, Rollout, clips_of
 from vrthinker_core.training.teaching import NotForTraining, RowFilter, RowKind, TraceFile
 from vrthinker_core.types import Preference, Run, StopReason, Trace, Verdict
 from vrthinker_core.types.progress import count
-from vrthinker_core.types.wording import outside_words
 from vrthinker_core.video.thumbnails import make_thumbnail
 
 

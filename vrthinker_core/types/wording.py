@@ -30,6 +30,8 @@ OUTSIDE_SCOPE = "No verdict: this judge cannot judge real videos."
 OUTSIDE_ADVICE = "Its words are no opinion on these videos: choose another judge."
 ODD_PROMPT = "No verdict: this judge does not understand this prompt."
 ODD_PROMPT_ADVICE = 'Write as in "A red cube moves left across the sand", or choose another judge.'
+ODD_NOTES = "No verdict: this judge misread this pair."
+ODD_NOTES_ADVICE = "Compare again with temperature 0, or choose another judge."
 OTHER_JUDGES = "Others are hf:qunwang13/vrthinker on a GPU, and server:URL#MODEL."
 DEMO_RUN = "Demo run, no verdict"  # The short form of `outside_words`, for a list
 SCRIPTED = "Scripted example"
@@ -45,12 +47,6 @@ WHY_NO_VERDICT = {
     StopReason.CANCELLED: "the run was stopped",
     StopReason.FAILED: "the comparison failed",
 }
-
-
-def outside_words(started: Started) -> tuple[str, str]:
-    """Return why a run is outside its judge's scope, and what to do."""
-    drawn = all(clip is not None and clip.drawn for clip in started.clips)
-    return (ODD_PROMPT, ODD_PROMPT_ADVICE) if drawn else (OUTSIDE_SCOPE, OUTSIDE_ADVICE)
 
 
 def order_unchecked(second: Finished | None) -> str:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from vrthinker_core.protocols.frame_facts import (
     COUNTED_FACTS,
+    outside_words,
     prompt_reason,
     read_frame_facts,
     read_prompt_facts,
@@ -49,7 +50,6 @@ from vrthinker_core.types.wording import (
     TAKEN_OVER,
     branch_name,
     order_unchecked,
-    outside_words,
 )
 from vrthinker_core.ui import words
 from vrthinker_core.ui.run import RunState, state_of

@@ -5,6 +5,7 @@ from typing import Any
 
 from vrthinker_core.backends import NANO_LIMITS
 from vrthinker_core.errors import VideoError
+from vrthinker_core.protocols.frame_facts import outside_words
 from vrthinker_core.types import ClipInfo, Dimension, FrameSelection, Preference, ProblemKind, Side
 from vrthinker_core.types.events import Finished, Started, StopReason, Turn
 from vrthinker_core.types.messages import LabelProbabilities
@@ -20,7 +21,6 @@ from vrthinker_core.types.wording import (
     SIDES_SWAPPED,
     TELLING,
     WHY_NO_VERDICT,
-    outside_words,
     percent,
 )
 

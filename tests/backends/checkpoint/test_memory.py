@@ -11,8 +11,7 @@ import torch
 
 from tests.backends.checkpoint.test_checkpoint import refused
 from tests.test_cli import write_control_group
-from vrthinker_core.backends import checkpoint as loader
-from vrthinker_core.backends import devices
+from vrthinker_core.backends import checkpoint as loader, devices
 from vrthinker_core.backends.devices import available_memory
 
 

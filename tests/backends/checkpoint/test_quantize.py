@@ -23,8 +23,7 @@ from transformers import (
 from tests.support.drawn_pairs import drawn_pairs
 from tests.support.families import write_qwen3_vl
 from vrthinker_core import VideoPair, judge, open_backend
-from vrthinker_core.backends import NANO, Backend, devices, quantize
-from vrthinker_core.backends import checkpoint as loader
+from vrthinker_core.backends import NANO, Backend, checkpoint as loader, devices, quantize
 from vrthinker_core.backends.checkpoint_files import ADAPTER, MARKER
 from vrthinker_core.backends.quantize import WEIGHTS, kept_modules, needs_of
 from vrthinker_core.errors import CheckpointError

@@ -14,8 +14,7 @@ import datasets
 import pytest
 
 from tests.training.labelled_pairs.support import PAIRED, numbered_rows, write_table
-from tests.training.rows.test_export import BASE as TRACE
-from tests.training.rows.test_export import EXAMPLE
+from tests.training.rows.test_export import BASE as TRACE, EXAMPLE
 from vrthinker_core import export
 from vrthinker_core.errors import BadInput
 from vrthinker_core.results.layout import EvaluationPair

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
-from tests.ui.conftest import PHONE as PHONE
-from tests.ui.conftest import Clips as Clips
-from tests.ui.conftest import Serve as Serve
-from tests.ui.conftest import Server as Server
-from tests.ui.conftest import within as within
-from tests.ui.conftest import write_script as write_script
+from tests.ui.conftest import (
+    PHONE as PHONE,
+    Clips as Clips,
+    Serve as Serve,
+    Server as Server,
+    within as within,
+    write_script as write_script,
+)
 
 api = pytest.importorskip("playwright.sync_api")
 APIResponse, Locator, Page, Route = api.APIResponse, api.Locator, api.Page, api.Route

@@ -23,8 +23,15 @@ from starlette.testclient import TestClient
 
 from tests.ui.support import handmade_runs
 from vrthinker_core.types import Side
-from vrthinker_core.types.events import Branch, Event, Finished, FramesShown, Origin, StopReason
-from vrthinker_core.types.events import TextArrived as Text
+from vrthinker_core.types.events import (
+    Branch,
+    Event,
+    Finished,
+    FramesShown,
+    Origin,
+    StopReason,
+    TextArrived as Text,
+)
 from vrthinker_core.types.settings import SETTINGS
 from vrthinker_core.ui.fetch import ANY_ADDRESS
 from vrthinker_core.ui.frames import ExactFrames
