@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
@@ -57,7 +57,7 @@ def test_a_stream_without_a_completion_fails_with_a_sentence(
         (BackendFailed("The machine is gone."), "The machine is gone."),
         (
             ValueError("no such\nmodel in /secret/place/of.bin"),
-            "The judge failed: ValueError: no such model in of.bin.",
+            "The judge failed: ValueError: no such model in ….",
         ),
         (KeyError(), "The judge failed: KeyError."),
     ],
@@ -65,7 +65,7 @@ def test_a_stream_without_a_completion_fails_with_a_sentence(
 def test_a_stream_that_raises_keeps_its_text_and_says_why(
     engine: Engine, error: Exception, sentence: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The text of any error in one line without folders; its traceback is logged."""
+    """The text of any error in one line without paths; its traceback is logged."""
 
     def stream() -> Iterator[str | Completion]:
         yield "half a re"
@@ -84,7 +84,20 @@ def test_a_stream_that_raises_keeps_its_text_and_says_why(
 def test_a_stream_of_anything_but_text_ends_the_run(engine: Engine, odd: object) -> None:
     end = end_of(engine.run(lambda: iter(["half ", odd, Completion("half ")])))  # type: ignore[list-item]
     assert (end.stop, end.fault) == (StopReason.FAILED, "BackendFailed")
-    assert end.error.startswith(f"The judge failed: TypeError: stream gave {odd!r}"[:80])
+    said = f"stream gave a {type(odd).__name__}, neither text nor a Completion with text."
+    assert end.error == f"The judge failed: TypeError: {said}"
+
+
+ODD_COMPLETIONS = [{"stop": "stop"}, {"seconds": None}, {"tokens": None}, {"pieces": ("a",)}]
+
+
+@pytest.mark.parametrize("odd", ODD_COMPLETIONS, ids=str)
+def test_a_completion_that_no_trace_can_hold_ends_the_run(
+    engine: Engine, odd: dict[str, Any]
+) -> None:
+    end = end_of(engine.run(lambda: iter([Completion("half", **odd)])))
+    assert (end.stop, end.fault) == (StopReason.FAILED, "BackendFailed")
+    assert engine.trace.finished == end
 
 
 @pytest.mark.parametrize("broken", ["open_conversation", "count_tokens", "stream_batch"])

@@ -110,7 +110,7 @@ def explain(what: str, error: BaseException) -> str:
     """Return a sentence with an unknown error's text; log its traceback."""
     logging.getLogger(__name__).error(what, exc_info=error)
     # Without paths, addresses and keys: the page shows the sentence to its visitors
-    text = _PRIVATE.sub("…", str(error))
+    text = _PRIVATE.sub("…", str(getattr(error, "strerror", None) or error))
     return f"{one_line(f'{what}: {type(error).__name__}: {text}', 400).rstrip('.: ')}."
 
 

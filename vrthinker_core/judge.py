@@ -231,8 +231,9 @@ def _written(completion: Completion) -> int:
 
 def _keepable(completion: Completion) -> Completion:
     """Return the completion as a trace can hold it; raises for anything else."""
-    if not isinstance(completion, Completion):
-        raise TypeError(f"stream gave a {type(completion).__name__}, not text or a Completion")
+    if not isinstance(getattr(completion, "text", None), str):
+        kind = type(completion).__name__
+        raise TypeError(f"stream gave a {kind}, neither text nor a Completion with text")
     text = encodable(completion.text)
     pieces = completion.pieces if sum(completion.pieces) == len(text) else (len(text),)
     many = max(1, -(-len(pieces) // MAX_PIECES))  # Neighbouring pieces that are merged

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from vrthinker_core import BadInput, open_backend
+from vrthinker_core import BadInput, VideoPair, compare, open_backend
 from vrthinker_core.backends.judge_name import judge_title
 from vrthinker_core.cli import main
+from vrthinker_core.errors import explain
 
 SOURCE = """
 import os
@@ -35,6 +38,7 @@ class Made(ScriptedBackend):
 
 def make() -> ScriptedBackend: return judge
 def fail() -> None: os.stat("/no/such/place")
+def leave() -> None: raise SystemExit(0)
 class Half: name, notes = "half", ()
 """
 
@@ -66,8 +70,9 @@ def test_an_instance_a_class_or_a_function_gives_the_judge(attribute: str, name:
         ("vrt_missing:judge", "ModuleNotFoundError: No module named 'vrt_missing'."),
         ("vrt_torn:judge", "ModuleNotFoundError: No module named 'vrt_absent'."),
         ("vrt_mine:jugde", "has no attribute 'jugde'."),
-        ("vrt_mine:fail", "'place'."),
-        ("vrt_mine:seen", "TypeError: 'list' object is not callable."),
+        ("vrt_mine:fail", "FileNotFoundError: No such file or directory."),
+        ("vrt_mine:leave", "SystemExit: 0."),
+        ("vrt_mine:seen", "is no Backend: it has no name, "),
         ("vrt_mine:Half", "it has no protocols, follows_instructions, scope, open_conversation."),
     ],
 )
@@ -82,6 +87,29 @@ def test_what_is_no_judge_is_one_sentence_and_its_traceback_is_logged(
     assert [each.exc_info and each.exc_info[1] for each in caplog.records] == [unknown] * bool(
         unknown
     )
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "/home/anna/my secret dir/x", "'/home/anna/my secret dir/x'", "https://u:pw@host/v1", "C:\\Users\\anna", "sk-123",
+        "Bearer abc", "anna@host", "file:///home/anna",
+    ],
+)  # fmt: skip
+def test_no_path_address_or_key_of_an_error_is_shown(secret: str) -> None:
+    told = explain("The judge failed", ValueError(f"no way to {secret} from here"))
+    assert not re.search("anna|pw|123|abc", told)
+    assert told.startswith("The judge failed: ValueError: no way to …")
+
+
+def test_a_backend_with_wrong_parts_is_refused_before_the_run(pair: VideoPair) -> None:
+    for odd in ({"name": 5}, {"notes": "text"}, {"protocols": "paired"}, {"scope": "all"}):
+        right = {"name": "a", "protocols": (), "notes": (), "scope": "any"}
+        judge = SimpleNamespace(**right | {"follows_instructions": True} | odd)
+        with pytest.raises(BadInput, match=rf"is no Backend: wrong {next(iter(odd))}\.$"):
+            compare(pair, judge)  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="int is no Backend"):
+        compare(pair, 5)  # type: ignore[arg-type]
 
 
 def command(*words: str) -> object:

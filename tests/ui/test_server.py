@@ -41,7 +41,7 @@ OPTIONS = {
     "--host a..b": "The page cannot be served at --host a..b: ",
     "--port {taken}": "at --port {taken}: Address already in use. Choose another one.",
     "--judge Nano": "There is no judge 'Nano'. Did you mean nano?\n",
-    "--at-once 2": "There is no judge 'openai'. Did you mean openai:MODEL, for example openai:gpt-5.2?\n",
+    "--at-once 2": "There is no judge 'openai'. Did you mean openai:MODEL?\n",
     "--runs no": "Cannot read the folder no: No such file or directory. Name a folder that is there.\n",
     "--examples README.md": "Cannot read the folder README.md: Not a directory. Name a",
 }

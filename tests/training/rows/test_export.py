@@ -26,7 +26,7 @@ from vrthinker_core.training.export import CSV_COLUMNS, ROWS
 from vrthinker_core.training.teaching import KnownLabel, TraceFile, known_labels
 from vrthinker_core.types import Dimension, Preference, Run, Settings, Trace, Verdict, Vote
 from vrthinker_core.types.order import swap_verdict
-from vrthinker_core.types.wording import ODD_PROMPT
+from vrthinker_core.types.wording import ODD_NOTES
 from vrthinker_core.video.files import file_digest
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "assets" / "examples"
@@ -186,12 +186,12 @@ def test_a_run_outside_the_judges_scope_gives_what_a_person_says_and_no_label_of
     assert outside.last_labels == BASE.finished.verdict, "its replies say them all the same"
     (tmp_path / "trace.json").write_bytes(to_json(outside))
     report = export([tmp_path], kind, tmp_path / "rows")
-    assert (report.rows, [ODD_PROMPT in line for line in report.skipped]) == (0, [True])
+    assert (report.rows, [ODD_NOTES in line for line in report.skipped]) == (0, [True])
     told = voted(outside, **dict.fromkeys(("TA", "MQ", "VQ", "OA"), SECOND))
     (tmp_path / "trace.json").write_bytes(to_json(told))
     report = export([tmp_path], kind, tmp_path / "rows")
     if kind == "sft":
-        assert (report.rows, [ODD_PROMPT in line for line in report.skipped]) == (0, [True])
+        assert (report.rows, [ODD_NOTES in line for line in report.skipped]) == (0, [True])
     else:
         assert (report.rows, report.skipped) == (4 if kind == "preferences" else 1, [])
         text = (tmp_path / "rows").read_text("utf-8")
