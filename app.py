@@ -146,7 +146,7 @@ def options() -> argparse.Namespace:
 
 
 def check_address(host: str | None, port: int | None) -> None:
-    """Raise `BadInput` if the page cannot be served there. Gradio would retry for minutes."""
+    """Raise `BadInput` if the page cannot be served there."""
     try:
         # Gradio looks for a free port on this machine, whatever the host
         for name in ((host or "127.0.0.1").strip("[]"), "127.0.0.1"):

@@ -36,17 +36,17 @@ REPLIES = (
 )
 
 REACHED = {
-    "core lines": 37_618,
-    "core tokens": 247_815,
+    "core lines": 37_619,
+    "core tokens": 248_144,
     "core files": 177,
     "modules with one importer": 26,
     "folders of the core": 11,
     "levels below the core": 1,
-    "test lines": 45_375,
+    "test lines": 45_418,
     "js and css lines": 4_873,
     "js and css files": 16,
     "README bytes": 14_494,
-    "package READMEs, bytes": 24_994,
+    "package READMEs, bytes": 24_997,
 }
 ROOM = 1.02
 WALKED = {"command line": 35, "page": 43}

@@ -54,12 +54,7 @@ from vrthinker_core.types.events import Event, Finished, Started, Swapped, Voted
 from vrthinker_core.types.messages import Cancelled
 from vrthinker_core.types.order import check_order
 from vrthinker_core.types.settings import setting
-from vrthinker_core.types.wording import (
-    OTHER_JUDGES,
-    SCRIPTED,
-    SCRIPTED_HELP,
-    order_unchecked,
-)
+from vrthinker_core.types.wording import OTHER_JUDGES, SCRIPTED, SCRIPTED_HELP, order_unchecked
 from vrthinker_core.video.files import open_local
 
 
@@ -85,7 +80,7 @@ def read_plan(
 
 
 def check_inputs(prompt: str, *videos: Path) -> None:
-    """Raise `BadInput` for an unfit prompt or file, before a judge is opened."""
+    """Raise `BadInput` for a prompt or file that is unfit."""
     check_prompt(prompt)
     for number, video in enumerate(videos, start=1):
         try:
@@ -150,8 +145,7 @@ def _print_version(asked: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool,
-        Option("--version", callback=_print_version, is_eager=True, help="Print the version."),
+        bool, Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Compare two videos made from one prompt, and see why."""

@@ -76,11 +76,11 @@ def compare(
     trace: Path | str | None = None,
     decoder_pool: DecoderPool | None = None,
 ) -> Trace:
-    """Compare two videos and return the finished trace, with both runs if `settings.swap`.
+    """Compare two videos and return the finished trace.
 
-    A `judge` named by a word, as on the command line, is opened for this call: give a `Backend` to
-    ask more than once. None is the best judge here. All else is as in `judge`: a bad file raises
-    nothing. Raises `BadInput` for an unknown judge, `JudgeError` for one that cannot be opened.
+    A `judge` named as on the command line is opened for this call: give a `Backend` to ask more
+    than once. None is the best judge here. With `settings.swap` the trace has both runs. All else
+    is as in `judge`. Raises `BadInput` for an unknown judge, `JudgeError` if it cannot be opened.
     """
     backend = open_backend(judge) if judge is None or isinstance(judge, str) else judge
     check_opened(backend)
@@ -113,7 +113,7 @@ def judge_branch(
 
 
 def check_opened(backend: Backend) -> None:
-    """Raise `BadInput` for the name of a judge, or an object that is no `Backend`."""
+    """Raise `BadInput` for anything that is no opened judge."""
     if isinstance(backend, str):
         raise BadInput(
             f"{backend!r} is only the name of a judge: open it first, with "
@@ -230,7 +230,7 @@ def _written(completion: Completion) -> int:
 
 
 def _keepable(completion: Completion) -> Completion:
-    """Return the completion as a trace can hold it; raises for anything else."""
+    """Return the completion as a trace can hold it, or raise."""
     if not isinstance(getattr(completion, "text", None), str):
         kind = type(completion).__name__
         raise TypeError(f"stream gave a {kind}, neither text nor a Completion with text")

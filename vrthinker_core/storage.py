@@ -141,7 +141,7 @@ def os_errors(failed: str, hint: str = "") -> Iterator[None]:
 
 @contextmanager
 def data_errors(failed: str, kind: type[VrThinkerError] = BadInput) -> Iterator[None]:
-    """Turn pydantic's error in the block into another: `failed`, the field, and the cause."""
+    """Turn a validation error of the block into one sentence."""
     from pydantic import ValidationError
 
     try:

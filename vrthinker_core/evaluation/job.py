@@ -1,4 +1,4 @@
-"""An evaluation: its folder, its judge, the results that it keeps, its figures, its estimate."""
+"""An evaluation: its folder, judge, results, figures and estimate."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ class EvaluationJob:
     def start(
         self, pairs: Sequence[EvaluationPair], stopped: Cancelled
     ) -> tuple[list[PairResult], Iterator[PairResult]]:
-        """Return earlier results, and judge the other pairs; opens the judge if any is left."""
+        """Return earlier results, and an iterator that judges the others."""
         done = results_so_far(pairs, self.out)
         before = [done[pair.id] for pair in pairs if pair.id in done]
         if len(before) == len(pairs):
@@ -225,7 +225,7 @@ class EvaluationJob:
 def read_pairs(
     dataset: str, path: Path, limit: int | None
 ) -> tuple[list[EvaluationPair], list[EvaluationPair]]:
-    """Return a whole data set, and its pairs to judge. Raises `BadInput` if there are none."""
+    """Return a data set and its pairs to judge; raise `BadInput`."""
     whole = read_dataset(dataset, path)
     pairs = take_some(whole, limit)
     if all(pair.fault or pair.left_out for pair in pairs):

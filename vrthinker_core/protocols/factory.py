@@ -11,7 +11,7 @@ from vrthinker_core.types.settings import setting
 
 
 def make_protocol(settings: Settings, protocol: ProtocolName) -> PromptProtocol:
-    """Return the protocol for `settings`; raise `BadInput` for too many frames a call."""
+    """Return the protocol; raise `BadInput` for too many frames a call."""
     most = paired.MAX_PER_CALL if protocol == "paired" else concat.MAX_PER_CALL
     setting("frames_per_call").check(settings.frames_per_call, most)
     per_call = settings.frames_per_call or most

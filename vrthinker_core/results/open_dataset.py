@@ -223,7 +223,7 @@ SOURCES = {  # On the Hub, and what else is to do
 
 
 def _source(kind: str, path: Path) -> str:
-    """Return a sentence on how to download what `path` lacks; "" for a table of one's own."""
+    """Say how to download a published data set; "" for a CSV."""
     if kind not in SOURCES:
         return ""
     (hub, more), folder = SOURCES[kind], shlex.quote(str(path.parent if path.suffix else path))

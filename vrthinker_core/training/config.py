@@ -13,7 +13,7 @@ from annotated_types import Ge, Gt, Le
 
 from vrthinker_core.errors import BadInput
 from vrthinker_core.results.trace_files import CONFIG as CONFIG
-from vrthinker_core.storage import data_errors, type_adapter
+from vrthinker_core.storage import data_errors, os_errors, type_adapter
 from vrthinker_core.text import encodable
 from vrthinker_core.training.rewards import RewardWeights
 from vrthinker_core.types.settings import Settings, setting
@@ -201,9 +201,5 @@ def parse_config(text: str, source: str) -> TrainConfig:
 def read_config(folder: Path) -> TrainConfig:
     """The configuration of a run. Raises BadInput."""
     path = folder / CONFIG
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no text"
-        raise BadInput(f"Cannot read {path}: {reason}.") from None
-    return parse_config(text, str(path))
+    with os_errors(f"Cannot read {path}"):
+        return parse_config(path.read_text("utf-8", errors="replace"), str(path))

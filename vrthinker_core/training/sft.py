@@ -64,7 +64,7 @@ def freeze_vision(model: Qwen2_5_VLForConditionalGeneration) -> Qwen2_5_VLForCon
 def kept_features(
     rows: Sequence[TokenRow], vision: VisionEncoder
 ) -> Callable[[Sequence[int]], Encode]:
-    """Return the encoder of a batch of rows; the pictures of a row are encoded once, and kept."""
+    """Return an encoder that encodes the pictures of a row once."""
 
     @cache
     def of_row(number: int) -> dict[VisionItem, torch.Tensor]:
@@ -157,10 +157,7 @@ def use_all_cores(processes: int) -> None:
 
 
 def save_trained(
-    trainer: Any,
-    source: Path,
-    target: Path,
-    protocols: Sequence[ProtocolName] = (),
+    trainer: Any, source: Path, target: Path, protocols: Sequence[ProtocolName] = ()
 ) -> Path:
     """Write the trained model once, gathered from all processes; `target` stays whole throughout.
 

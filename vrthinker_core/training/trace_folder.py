@@ -1,4 +1,4 @@
-"""Traces from files and folders, each once, with the pair of an evaluation; `export`."""
+"""Traces from files and folders, and their export."""
 
 import csv
 import json

@@ -60,7 +60,7 @@ class Settings:
     swap: Literal["off", "on"] = "off"
 
     def __post_init__(self) -> None:
-        """Raise `BadInput` for a value that its row of `SETTINGS` does not allow."""
+        """Raise `BadInput` for a value that `SETTINGS` does not allow."""
         for row in SETTINGS:
             row.check(getattr(self, row.name))
 
