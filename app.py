@@ -208,7 +208,8 @@ def serve(chosen: argparse.Namespace, folder: Path, ended: threading.Event) -> N
         _, address, _ = page.blocks().launch(**served, prevent_thread_lock=True)
         # Flushed, because a log file is no terminal: its buffer would keep the address
         print(f"The page is at {address} (Ctrl+C ends it).", flush=True)
-        ended.wait()  # A signal also raises, but a library's callback may swallow that
+        while not ended.wait(0.2):  # An endless wait misses a signal that another thread gets
+            pass
     finally:
         page.close()
 

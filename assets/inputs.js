@@ -28,7 +28,7 @@ VRThinker.Inputs = class {
     fill(this.notice, said, () => [
       "These inputs have changed.", edited && this.judged(judged), changed && ` ${changed}`,
     ]);
-    if (!this.notice.parentNode) document.getElementById("trace").before(this.notice);
+    if (!this.notice.parentNode) document.getElementById("trace")?.before(this.notice);
   }
 
   /** The prompt stands in the direction of its own words, the sentence in its own. */
