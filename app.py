@@ -145,20 +145,32 @@ def options() -> argparse.Namespace:
     return chosen
 
 
+def find_address(host: str, port: int) -> None:
+    """Raise `OSError` or `UnicodeError` if no address can be bound."""
+    refused: OSError | None = None
+    for family, kind, _, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+        try:
+            with socket.socket(family, kind) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(address)
+                return
+        except OSError as error:
+            refused = error
+    if refused is not None:
+        raise refused
+
+
 def check_address(host: str | None, port: int | None) -> None:
     """Raise `BadInput` if the page cannot be served there."""
     try:
-        # Gradio looks for a free port on this machine, whatever the host
-        for name in ((host or "127.0.0.1").strip("[]"), "127.0.0.1"):
-            family, *_, address = socket.getaddrinfo(name, port or 0, type=socket.SOCK_STREAM)[0]
-            socket.create_server(address[:2], family=family).close()
+        find_address((host or "127.0.0.1").strip("[]"), port or 0)
+        # Gradio looks for a free port here, whatever the host.
+        find_address("127.0.0.1", port or 0)
     except (OSError, UnicodeError) as error:
         given = {"--host": host, "--port": port}
-        # `create_server` adds the address in brackets
-        why = str(getattr(error, "strerror", error)).partition(" (")[0]
         place = " ".join(f"{name} {value}" for name, value in given.items() if value)
         raise BadInput(
-            f"The page cannot be served at {place}: {why}. Choose another one."
+            f"The page cannot be served at {place}: {getattr(error, 'strerror', error)}. Choose another one."
         ) from None
 
 

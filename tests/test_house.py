@@ -36,7 +36,7 @@ REPLIES = (
 )
 
 REACHED = {
-    "core lines": 37_620,
+    "core lines": 37_632,
     "core tokens": 248_144,
     "core files": 177,
     "modules with one importer": 26,
