@@ -25,8 +25,8 @@ OTHER_VIDEOS = (
 class Changes:
     """The changes of a branch, besides its judge; by default none.
 
-    The branch's first turn shows `frames`, in the protocol's numbers, and with `no_tool` the answer
-    is asked for. `window` is the memory window from there on. None keeps the origin's value.
+    In the branch's first turn the judge is shown `frames`, in the protocol's numbers, and `no_tool`
+    asks it for the answer. `window` is the memory window from there on. None keeps the origin's.
     """
 
     frames: tuple[int, ...] = ()
@@ -39,7 +39,8 @@ class Changes:
 class BranchPlan:
     """The plan that `judge_branch` follows, made by `plan_branch`.
 
-    `started` is the origin's, `turns` are taken over, and `settings` are those of the own turns.
+    The branch repeats `turns` of the origin, which began with `started`. `settings` are for the
+    turns after them.
     """
 
     branch: Branch

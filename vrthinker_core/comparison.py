@@ -352,7 +352,7 @@ class Comparison:
             assert self._protocol is not None
             with judge_errors():
                 self._conversation = self._backend.open_conversation()
-            # The reply is there already, so an error of `close` ends nothing
+            # An error of `close` must not lose the reply
             self._conversation_end.enter_context(suppress(Exception))
             self._conversation_end.callback(self._conversation.close)
             self._deliberation = Deliberation(
@@ -370,8 +370,8 @@ def outside_scope(
 ) -> bool:
     """Return whether the run ended by itself but outside the judge's scope.
 
-    A judge for drawn scenes must be shown clips that this project drew, for a prompt that such
-    clips can show, and must have read both so.
+    A judge for drawn scenes judges only clips that this project drew, for a prompt that names a
+    drawn scene, if its first notes describe that scene.
     """
     unended = (None, StopReason.CANCELLED, StopReason.FAILED)
     if judge.scope == "any" or deliberation.stop_reason in unended:

@@ -87,7 +87,7 @@ def fine_tune(
     return None if folder.processes.agreed(time_budget.stopped()) else folder.finish(made)
 
 
-TEACHER_SHARE = 0.25  # Of the time: making rows of a script's runs takes as long again
+TEACHER_SHARE = 0.25  # Of the time; turning its runs into rows takes as long again
 HOPELESS = 2_000  # Runs after which a teacher without a kept one is given up
 
 

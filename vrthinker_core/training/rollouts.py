@@ -1,6 +1,5 @@
 """Rollouts: pairs with known labels, played by a judge through the page's own `Deliberation`."""
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -116,7 +115,7 @@ def play_each(
                 replies = [ReplyCollector(0) for _ in asked]
                 sent = [request for _, request in asked]
                 for position, item in stream_items_for(range(len(sent)), stream_batch, sent):
-                    deque(replies[position].add(item), 0)
+                    list(replies[position].add(item))  # Its events have no reader here
                 for (player, _), reply in zip(asked, replies, strict=True):
                     player.take(reply.error or reply.completion)
         finally:

@@ -85,7 +85,7 @@ class Verdict:
 class Vote:
     """A person's labels and opinion. Raises `ValueError` if they cannot belong to a vote.
 
-    `at` has a time zone. `agrees` is with the judge's verdict, None if not said. `slots` are the
+    `at` has a time zone. `agrees` is about the judge's verdict, None if not said. `slots` are the
     pairs of frames that decided, from 0. A `blind` vote came before any output of the judge.
     """
 

@@ -99,8 +99,8 @@ class Origin:
 class Branch:
     """The turn and the changes with which a run leaves its origin.
 
-    In `turn`, its first own turn, it shows `frames` instead of the requested ones, if there are
-    any, and with `no_tool` the answer is asked for.
+    `turn` is the branch's first own turn, from 1. It shows `frames`, if any, in place of the
+    requested ones. `no_tool` asks for the answer there.
     """
 
     origin: Origin
@@ -134,7 +134,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class FramesShown:
-    """Frames on their way to the judge; a `note` says why the turn, as shown so far, is void."""
+    """Frames on their way to the judge. A `note` says why the turn begins anew."""
 
     turn: int
     told: str
