@@ -56,7 +56,7 @@ VRThinker.Faults = class {
   constructor() {
     const onChange = ({ type, target }) => {
       const mayStay = type === "click" && !target.closest("#players [aria-label=Clear]");
-      const root = target.closest?.(".block:has(> .vrt-fault)");
+      const root = target.closest?.(":has(> .vrt-fault)");
       if (root && !mayStay) this.clear(root);
     };
     const events = ["input", "change", "drop", "loadstart", "click"];

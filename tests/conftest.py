@@ -7,6 +7,7 @@ once with one sentence.
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -89,11 +90,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
-    """Name a failed test at once, not only at the end."""
+    """Say at once what failed, and how to run it alone."""
     if not report.failed:
         return None
     kind = "failed" if report.when == "call" else "error"
-    return kind, f"\n{kind.upper()} {report.nodeid}\n", kind.upper()
+    slow = "VRT_SLOW=1 " if os.environ.get("VRT_SLOW") else ""
+    alone = f"{slow}python -m pytest {shlex.quote(report.nodeid)}"
+    return kind, f"\n{kind.upper()}, alone: {alone}\n", kind.upper()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

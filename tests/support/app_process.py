@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import psutil
@@ -32,11 +33,14 @@ def fork_app(options: Sequence[str], environment: Mapping[str, str], log: Path) 
     """The same, forked from a process that has imported the page: the imports are paid for once a run of tests."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["spaces", "vrthinker_core.ui.page"])
+    known, tell = context.Pipe(duplex=False)
     process = context.Process(
-        target=_run_app, args=(_with_own_runs(options, log), dict(environment), log)
+        target=_run_app, args=(_with_own_runs(options, log), dict(environment), log, known)
     )
     process.start()
-    return psutil.Process(process.pid)
+    found = psutil.Process(process.pid)  # its parent reaps it: none is found once it has ended
+    tell.send_bytes(b"")
+    return found
 
 
 def is_alive(process: psutil.Process) -> bool:
@@ -60,7 +64,8 @@ def runs_folder(log: Path) -> Path:
     return log.parent / "runs"
 
 
-def _run_app(options: list[str], environment: dict[str, str], log: Path) -> None:
+def _run_app(options: list[str], environment: dict[str, str], log: Path, known: Connection) -> None:
+    known.recv_bytes()
     with log.open("w") as output:
         os.dup2(output.fileno(), 1)
         os.dup2(output.fileno(), 2)

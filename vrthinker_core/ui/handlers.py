@@ -7,7 +7,6 @@ videos: a player that is left out would hold the mark for that as its file.
 import asyncio
 import json
 import re
-import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -46,7 +45,6 @@ POLL_SECONDS = 0.03  # between two looks
 UPDATE_SECONDS = 0.12  # between two updates of the page, at least
 CLOCK_SECONDS = 1.0  # between two updates, at most: the status line shows the seconds
 PLACE_SECONDS = 0.25  # between two looks at the queue
-TOLD_SECONDS = 5.0  # for which a refusal stands in the status of a run that goes on
 PATIENCE_SECONDS = 1.0  # for an event to see that its page shows another run
 
 
@@ -340,15 +338,9 @@ class Handlers:
             yield {self._parts.prompt: prompt}
         while session.shown is shown:
             over, state = run.over, run.state
-            updates = {**self._updates(session, shown), **self._parts.buttons_of(number, not over)}
-            told = session.told_at + TOLD_SECONDS - time.monotonic()  # seconds left to read it
-            if told > 0:
-                del updates[self._parts.status]
-            yield updates
-            if over and told <= 0:
+            yield {**self._updates(session, shown), **self._parts.buttons_of(number, not over)}
+            if over:
                 return
-            if over:  # nothing changes any more but the status, once
-                await wait_while(lambda: session.shown is shown, told)
             await asyncio.sleep(UPDATE_SECONDS)
             await wait_while(is_same, CLOCK_SECONDS - UPDATE_SECONDS)
 
@@ -496,13 +488,13 @@ class Handlers:
 
     # -- what the page shows of a run ------------------------------------------------------------
 
-    def refusal(self, session: Session, error: VrThinkerError, field: str = "") -> Updates:
-        """Say why nothing came of it, also while a run goes on; `field`: the id of what is wrong."""
-        if session.is_busy:  # else the next run's status would be held back
-            session.told_at = time.monotonic()
-        faults = {field: str(error)} if field else None
-        said = self._parts.buttons_of(session.number, session.is_busy, faults) if field else {}
-        return {self._parts.status: str(error), **said}
+    def refusal(self, session: Session, error: VrThinkerError, field: str = "opening") -> Updates:
+        """Say why nothing came of it, at the field of that id until the visitor acts.
+
+        The status of a run that goes on replaces the sentence in the status.
+        """
+        marked = self._parts.buttons_of(session.number, session.is_busy, {field: str(error)})
+        return {self._parts.status: str(error), **marked}
 
     def scope(self, session: Session) -> Updates:
         """Say whether the chosen judge is the demo, and cannot judge the pair that waits."""

@@ -109,9 +109,10 @@ class PageComponents:
             with gr.Tab(words.TAB_FRAMES):
                 _html(f"mountFrames(host, {words.NO_FRAMES!r})", None, "frames")
             with gr.Tab(words.TAB_HISTORY):
-                self.open_button = gr.UploadButton(
-                    words.OPEN_TRACE, file_types=[".json"], elem_id="open", variant="secondary"
-                )
+                with gr.Column(elem_id="opening"):
+                    self.open_button = gr.UploadButton(
+                        words.OPEN_TRACE, file_types=[".json"], elem_id="open", variant="secondary"
+                    )
                 _html(f"mountHistory(host, {json.dumps(words.HISTORY)})", None, "history")
             if lists_runs:
                 with gr.Tab("Evaluation"):

@@ -5,7 +5,6 @@ visitor may show it again. A session id is Gradio's `session_hash` (a new one ea
 opened or reloaded), or one made for an API call.
 """
 
-import math
 import secrets
 import shutil
 import threading
@@ -95,7 +94,6 @@ class Session:
     # The form that an own run has brought, and what stood there before
     brought: tuple[Mapping[Any, Any], Mapping[Any, Any]] | None = None
     followers: int = 0  # events that send updates of a run
-    told_at: float = -math.inf  # when a refusal was last shown in the status
     unfollowed: ShownRun | None = None  # the run that nobody followed at the last sweep
     used_at: float = field(default_factory=time.monotonic)
 

@@ -116,11 +116,14 @@ def test_a_run_that_was_followed_goes_on(page: Page, clips: Clips, tmp_path: Pat
     steps.wait_for(page, "^Turn 1 of 3 · writing")
     (tmp_path / "none.json").write_text("{}")
     steps.open_trace(page, tmp_path / "none.json")
-    steps.wait_for(page, "not a VR-Thinker trace")
+    fault = page.locator("#opening .vrt-fault")
+    expect(fault).to_contain_text("not a VR-Thinker trace")
     steps.wait_until_over(page)  # it has gone on
+    expect(fault).to_be_visible()  # until the person acts
     steps.expect_idle(page)
     steps.replay(page, tmp_path / "t.json", handmade_runs.three_turns(prompt=" \n "))
     steps.tab(page, "History")
+    expect(fault).to_have_count(0)
     expect(page.locator(".vrt-run-prompt[dir=auto]").first).to_have_text("No prompt")
     expect(steps.button(page, "Delete this run: No prompt")).to_be_visible()
 
