@@ -1,8 +1,9 @@
-"""Every check of the project: `python -m tests [pytest arguments]`.
+"""Every check of the project: `python -m tests [PART ...] [--fast] [pytest arguments]`.
 
 Style and the direction of imports, then the tests, in one process more than there are processors, for many tests wait (`-n 0` for
 one process, as a debugger needs it), and the types meanwhile; says which tests were left out and why. Exit status 0 only when all
-of them passed.
+of them passed. A PART is a folder of tests, a file of them, or a word in a test's name; `--fast` leaves out browser and training.
+Neither of the two checks types.
 """
 
 from __future__ import annotations
@@ -10,12 +11,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import takewhile
 from pathlib import Path
 
 from vrthinker_core.cpus import cpu_count
 
-ROOT = Path(__file__).resolve().parents[1]
+TESTS = Path(__file__).resolve().parent
+ROOT = TESTS.parent
 PYTHON = (sys.executable, "-m")
 LINT_IMPORTS = (
     sys.executable,
@@ -30,16 +34,22 @@ CHECKS: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 # Torch's threads wait for one another busily, which the others pay for
 ONE_THREAD = {"OMP_NUM_THREADS": "1", **os.environ}
+FAST = ("-m", "not browser", f"--ignore={TESTS / 'training'}")
 TYPES = (*PYTHON, "mypy", "--no-incremental", "vrthinker_core", "app.py")
 
 
 def main(arguments: list[str]) -> int:
-    """Run everything, also after a failure; gives the exit status. Asked for help, pytest's alone is shown."""
+    """Run everything, also after a failure; gives the exit status. Asked for help, pytest's too."""
     if {"-h", "--help"}.intersection(arguments):
+        print(__doc__)
         return subprocess.run((*PYTHON, "pytest", "--help"), cwd=ROOT, check=False).returncode
+    words = list(takewhile(lambda each: not each.startswith("-"), arguments))
+    options = [*chosen(words), *arguments[len(words) :]]
+    if fast := "--fast" in options:
+        options[options.index("--fast") : options.index("--fast") + 1] = FAST
     with ThreadPoolExecutor(1) as pool:
         # They take a minute of one processor, while the tests often wait
-        types = pool.submit(_types)
+        types = None if fast or words else pool.submit(_types)
         failed = [name for name, command in CHECKS if not _passes(name, command)]
         if failed:
             print(f"\nfailed before the tests: {', '.join(failed)}", flush=True)
@@ -47,11 +57,23 @@ def main(arguments: list[str]) -> int:
         # the other in the end.
         shared = ("-n", str(min(cpu_count() + 1, 4)), "--dist", "worksteal")
         tests = subprocess.run(
-            (*PYTHON, "pytest", "-rs", *shared, *arguments), cwd=ROOT, env=ONE_THREAD, check=False
+            (*PYTHON, "pytest", "-rs", *shared, *options), cwd=ROOT, env=ONE_THREAD, check=False
         ).returncode
-        status, said = types.result()
+        status, said = types.result() if types else (0, "not checked")
     print(f"== types\n{said}", flush=True)
     return tests or status or int(bool(failed))
+
+
+def chosen(words: Sequence[str]) -> list[str]:
+    """The arguments of pytest for folders, files and, if there is none of that name, words."""
+    places, rest = list[str](), list[str]()
+    for word in words:
+        found = [word] if (ROOT / word.partition("::")[0]).exists() else []
+        found = found or [str(path) for path in sorted(TESTS.rglob(word)) if path.is_dir()]
+        found = found or [str(path) for path in sorted(TESTS.rglob(f"test_{word}.py"))]
+        places += found
+        rest += [] if found else [word]
+    return [*places, *(("-k", " or ".join(rest)) if rest else ())]
 
 
 def _types() -> tuple[int, str]:
