@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.small_clips import write_clip
-from tests.test_cli import compare, run as run_command
+from tests.test_cli import LABELS, compare, run as run_command
 from tests.test_judge import ANSWER, CALL
 from tests.test_traces import changed
 from vrthinker_core.backends import ScriptedBackend
@@ -128,9 +128,8 @@ def test_a_batch_judges_each_pair_in_both_orders(pair: VideoPair, tmp_path: Path
     script = ScriptedBackend([CALL, ANSWER])
     alone = list(map(timeless, judge(pair, script, BOTH)))
     together: dict[int, list[Event]] = {}
-    for position, event in judge_many(
-        [pair] * 3, script, BOTH, live=2, trace_of=lambda n: tmp_path / f"{n}.json"
-    ):
+    how = {"live": 2, "trace_of": lambda n: tmp_path / f"{n}.json"}
+    for position, event in judge_many([pair] * 3, script, BOTH, **how):  # type: ignore[arg-type]
         together.setdefault(position, []).append(timeless(event))
     assert together == {0: alone, 1: alone, 2: alone}
     assert [load(tmp_path / f"{n}.json").swapped is not None for n in range(3)] == [True] * 3
@@ -141,9 +140,8 @@ def test_a_batch_judges_each_pair_in_both_orders(pair: VideoPair, tmp_path: Path
 
 def test_a_failing_second_run_leaves_the_first_verdict(pair: VideoPair, tmp_path: Path) -> None:
     path = tmp_path / "run.json"
-    first, second = parts(
-        judge(pair, ScriptedBackend(failing_when_swapped(pair)), BOTH, trace=path)
-    )
+    judge_of = ScriptedBackend(failing_when_swapped(pair))
+    first, second = parts(judge(pair, judge_of, BOTH, trace=path))
     assert isinstance(first[-1], Finished)
     assert first[-1].verdict is not None
     assert second[-1].stop is StopReason.FAILED
@@ -169,9 +167,8 @@ def test_closing_in_the_second_run_ends_it_as_cancelled_and_keeps_the_first(
 def test_a_stop_in_the_second_run_is_no_verdict_of_it(pair: VideoPair) -> None:
     stopped: list[bool] = []
     ends = []
-    for event in judge(
-        pair, ScriptedBackend([CALL, ANSWER]), BOTH, cancelled=lambda: bool(stopped)
-    ):
+    script = ScriptedBackend([CALL, ANSWER])
+    for event in judge(pair, script, BOTH, cancelled=lambda: bool(stopped)):
         if isinstance(event, Swapped) and isinstance(event.event, Started):
             stopped.append(True)
         last = event.event if isinstance(event, Swapped) else event
@@ -218,20 +215,19 @@ def test_a_second_run_from_a_stranger_is_checked_as_the_first_is(
         from_json(changed(stored.read_bytes(), where, value))
 
 
-@pytest.mark.parametrize("copies", [1, 40])
-def test_the_bound_on_frames_counts_both_runs(stored: Path, copies: int) -> None:
+def test_the_bound_on_frames_counts_both_runs(stored: Path) -> None:
     """Neither run alone passes it."""
-    data = json.loads(stored.read_bytes())
-    for run in (data, data["swapped"]):
-        turn = run["turns"][0]
-        run["turns"] = [
-            {**turn, "number": n + 1, "frames": (turn["frames"] * 6)[:30]} for n in range(copies)
-        ]
-    if copies == 1:
-        assert len(from_json(json.dumps(data).encode()).turns) == 1
-        return
+
+    def data_of(copies: int) -> bytes:
+        data = json.loads(stored.read_bytes())
+        for run in (data, data["swapped"]):
+            turn = run["turns"][0] | {"frames": (run["turns"][0]["frames"] * 6)[:30]}
+            run["turns"] = [{**turn, "number": n + 1} for n in range(copies)]
+        return json.dumps(data).encode()
+
+    assert len(from_json(data_of(1)).turns) == 1
     with pytest.raises(TraceError, match="shows 2400 frames"):
-        from_json(json.dumps(data).encode())
+        from_json(data_of(40))
 
 
 # -- the command line ----------------------------------------------------------------------------------------------------
@@ -256,9 +252,8 @@ def test_swap_prints_both_verdicts_and_a_word_for_each_dimension(
     assert load(tmp_path / "run.json").swapped is not None
     again = run_command("replay", tmp_path / "run.json")
     assert (again.stdout, again.returncode) == (live.stdout, 0)
-    labels = {"TA": 1, "MQ": 0, "VQ": 2, "OA": 1}
     effects = {"TA": "flips", "MQ": "stable", "VQ": "flips", "OA": "flips"}
-    expected = {**labels, "swapped": {"TA": 2, "MQ": 0, "VQ": 1, "OA": 2}, "order": effects}
+    expected = {**LABELS, "swapped": {"TA": 2, "MQ": 0, "VQ": 1, "OA": 2}, "order": effects}
     assert json.loads(run_command("replay", tmp_path / "run.json", "--json").stdout) == expected
 
 
@@ -271,5 +266,4 @@ def test_a_second_run_without_a_verdict_is_said_and_does_not_change_the_status(
     assert (shown.returncode, only_labels.returncode) == (0, 0)
     assert shown.stdout.endswith("Order not checked: The judge's connection broke.\n")
     assert only_labels.stderr == "Order not checked: The judge's connection broke.\n"
-    labels = {"TA": 1, "MQ": 0, "VQ": 2, "OA": 1}
-    assert json.loads(only_labels.stdout) == {**labels, "swapped": None, "order": None}
+    assert json.loads(only_labels.stdout) == {**LABELS, "swapped": None, "order": None}

@@ -62,9 +62,8 @@ def branch(
     talker: Talker | None = None,
 ) -> Trace:
     plan = plan_branch(origin, turn, changes)
-    return trace_of(
-        judge_branch(plan, replace(pair, prompt=plan.prompt), ScriptedBackend(talker or Talker()))
-    )
+    judge = ScriptedBackend(talker or Talker())
+    return trace_of(judge_branch(plan, replace(pair, prompt=plan.prompt), judge))
 
 
 def content(turn: Turn) -> Turn:
@@ -109,9 +108,7 @@ def test_the_built_in_judge_goes_on_as_it_did() -> None:
     pair = VideoPair(plan.prompt, folder / "first.mp4", folder / "second.mp4")
     other = trace_of(judge_branch(plan, pair, open_backend("nano")))
     assert [content(turn) for turn in other.turns] == [content(turn) for turn in origin.turns]
-    assert other.turns[-1].completion.reused_tokens == 0, (
-        "all of the history is new to this conversation"
-    )
+    assert other.turns[-1].completion.reused_tokens == 0, "all of the history is new to it"
 
 
 def test_other_frames_are_given_as_if_the_call_had_asked_for_them(pair: VideoPair) -> None:
@@ -182,22 +179,17 @@ def test_what_can_only_begin_at_turn_1_says_so(pair: VideoPair) -> None:
         assert (refused.finished and refused.finished.error, refused.turns) == (sentence, ())
 
 
-@pytest.mark.parametrize(
-    ("turn", "changes"),
-    [
-        (0, Changes()),
-        (9, Changes()),
-        (1, Changes(frames=(4,))),
-        (2, Changes(frames=(128,))),
-        (2, Changes(frames=(4, 4))),
-        (2, Changes(frames=(-1,))),
-        (2, Changes(frames=tuple(range(13)))),
-        (2, Changes(frames=(10**400,))),
-        (2, Changes(window=-1)),
-        (2, Changes(frames=(16, 48))),
-        (3, Changes(frames=(10,))),
-    ],
-)
+REFUSED = [
+    *((turn, NOTHING) for turn in (0, 9)),
+    (1, Changes(frames=(4,))),
+    *((2, Changes(frames=frames)) for frames in ((128,), (4, 4), (-1,), tuple(range(13)))),
+    *((2, Changes(frames=frames)) for frames in ((10**400,), (16, 48))),
+    (2, Changes(window=-1)),
+    (3, Changes(frames=(10,))),
+]
+
+
+@pytest.mark.parametrize(("turn", "changes"), REFUSED)
 def test_what_cannot_be_is_refused_in_one_sentence(
     pair: VideoPair, turn: int, changes: Changes
 ) -> None:
@@ -228,9 +220,7 @@ def test_a_branch_of_a_branch_and_its_trace_read_back(pair: VideoPair, tmp_path:
     path = tmp_path / "trace.json"
     events = list(judge_branch(plan, pair, ScriptedBackend(Talker()), trace=path))
     second = load(path)
-    assert list(second.events()) == events, (
-        "a replay yields the events of the live run, those of the taken-over turns too"
-    )
+    assert list(second.events()) == events, "those of the taken-over turns too"
     assert second.started.branch.origin.name == "from turn 2, with frames 4, 9"
     assert from_json(to_json(second)) == second
 

@@ -7,12 +7,14 @@ import os
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import av
 import numpy as np
 import pytest
 
 from tests.support.drawn_pairs import drawn_pairs
+from tests.support.slow import slow
 from tests.test_cli import run
 from vrthinker_core import (
     Backend,
@@ -54,13 +56,13 @@ HALF_UNDERSTOOD = (
     "A cube moves left across the sand.",
     "A red cube moves left.",
     "Left across the sand moves a red cube.",
-    "A Red Cube Moves Left Across The Sand.",
     "A red cube moves left across the sand. Ein Hund läuft.",
     "A red cube moves left across the sand at night, cinematic, 4k",
     "On sand, a red cube moves left on grass.",
 )
 SENTENCES = [ODD_PROMPT.rstrip("."), OUTSIDE_SCOPE.rstrip(".")]
 
+UNDERSTOOD = "A red cube moves left across the wood."
 ASKED = "The prompt asks for a red cube moving left on wood.\n"
 FIRST = f"Video 1 shows an orange ball and two red cubes moving away: {FACTS}so far noisy at #80, jumps at #80.\n"
 SECOND = (
@@ -76,7 +78,7 @@ def nano() -> Backend:
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> VideoPair:
-    return drawn_pairs(1, 5, tmp_path_factory.mktemp("drawn"))[0]
+    return drawn_pairs(1, 5, tmp_path_factory.mktemp("drawn"), 112)[0]
 
 
 DEFAULTS, ONE_TURN = Settings(), Settings(max_turns=1)
@@ -88,6 +90,12 @@ def end_of(
     *_, last = judge(pair, backend, settings, trace=trace)
     assert isinstance(last, Finished)
     return last
+
+
+def end_of_notes(pair: VideoPair, notes: str, **how: Any) -> Finished:
+    """The end of a run in which a judge for drawn scenes notes this and answers."""
+    reply = f"<Snapshot>\n{notes}</Snapshot>{ANSWER}"
+    return end_of(pair, ScriptedBackend([reply], scope="drawn"), **how)
 
 
 def copied(source: Path | str, target: Path, *, encode: bool, comment: str | None = None) -> Path:
@@ -114,32 +122,33 @@ def copied(source: Path | str, target: Path, *, encode: bool, comment: str | Non
 def test_drawn_clips_have_a_verdict_in_both_orders(
     nano: Backend, drawn: VideoPair, protocol: str
 ) -> None:
+    settings = Settings(protocol=protocol, swap="on", max_turns=1)  # type: ignore[arg-type]
     ends = [
         event.event if isinstance(event, Swapped) else event
-        for event in judge(drawn, nano, Settings(protocol=protocol, swap="on"))  # type: ignore[arg-type]
+        for event in judge(drawn, nano, settings)
         if isinstance(getattr(event, "event", event), Finished)
     ]
     assert [(end.verdict is not None, end.outside_scope) for end in ends] == [(True, False)] * 2  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize(
-    "how", ["encoded anew", "with another comment", "with the comment of a drawn one"]
-)
-def test_a_clip_that_was_changed_is_outside(
-    nano: Backend, drawn: VideoPair, clips: tuple[Path, Path], tmp_path: Path, how: str
+def test_a_clip_that_was_changed_is_outside_and_its_packets_in_another_file_are_not(
+    drawn: VideoPair, clips: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    other = tmp_path / "other.mp4"
-    if how == "encoded anew":
-        copied(drawn.first, other, encode=True)
-    elif how == "with another comment":
-        said = "drawn world 1: seed 5, pair 0, video 1, 224 px"
-        copied(drawn.first, other, encode=False, comment=said)
-    else:
-        with av.open(str(drawn.first)) as video:
-            copied(clips[0], other, encode=True, comment=video.metadata["comment"])
-    for pair in (replace(drawn, first=other), replace(drawn, second=other)):
-        end = end_of(pair, nano, ONE_TURN)
+    drawn = replace(drawn, prompt=UNDERSTOOD)
+    with av.open(str(drawn.first)) as video:
+        mark = video.metadata["comment"]
+    said = "drawn world 1: seed 5, pair 0, video 1, 112 px"
+    changed = [
+        copied(drawn.first, tmp_path / "anew.mp4", encode=True),
+        copied(drawn.first, tmp_path / "unmarked.mp4", encode=False, comment=said),
+        copied(clips[0], tmp_path / "marked.mp4", encode=True, comment=mark),
+    ]
+    pairs = [replace(drawn, **{side: file}) for file in changed for side in ("first", "second")]
+    for pair in pairs:
+        end = end_of_notes(pair, ASKED + FIRST + SECOND)
         assert (end.verdict, end.outside_scope) == (None, True)
+    same = replace(drawn, first=copied(drawn.first, tmp_path / "same.mp4", encode=False))
+    assert not end_of_notes(same, ASKED + FIRST + SECOND).outside_scope
 
 
 def test_a_mark_is_found_before_anything_is_decoded(
@@ -149,13 +158,6 @@ def test_a_mark_is_found_before_anything_is_decoded(
     (empty := tmp_path / "empty.mp4").touch()
     files = (Path(drawn.first), Path(drawn.second), again, *clips, empty)
     assert [claims_drawn(file) for file in files] == [True, True, False, False, False, False]
-
-
-def test_the_same_packets_in_another_file_are_still_the_drawn_clip(
-    nano: Backend, drawn: VideoPair, tmp_path: Path
-) -> None:
-    other = replace(drawn, first=copied(drawn.first, tmp_path / "other.mp4", encode=False))
-    assert end_of(other, nano).verdict == end_of(drawn, nano).verdict is not None
 
 
 @pytest.mark.parametrize(
@@ -168,12 +170,7 @@ def test_the_same_packets_in_another_file_are_still_the_drawn_clip(
         (ASKED.replace("cube", "dragon") + FIRST + SECOND, False),
         (ASKED + FIRST.replace("#112 at 1%,2% clear, moves; ", "") + SECOND, False),
         (ASKED + FIRST.replace("#112", "#102") + SECOND, False),
-        (
-            ASKED
-            + FIRST
-            + SECOND.replace("three blue cones moving closer", "a real scene and its light"),
-            False,
-        ),
+        (ASKED + FIRST + SECOND.replace("three blue cones moving closer", "a real scene"), False),
         (ASKED + FIRST, False),
         (ASKED + FIRST + SECOND + "And a cat.", False),
         (FIRST + SECOND, False),
@@ -183,30 +180,24 @@ def test_the_same_packets_in_another_file_are_still_the_drawn_clip(
 def test_the_first_notes_must_read_whole_as_a_drawn_scene(
     drawn: VideoPair, tmp_path: Path, notes: str, inside: bool
 ) -> None:
-    reply = f"<Snapshot>\n{notes}</Snapshot>{ANSWER}"
-    drawn = replace(drawn, prompt="A red cube moves left across the wood.")
-    end = end_of(drawn, ScriptedBackend([reply], scope="drawn"), trace=tmp_path / "run.json")
+    drawn, path = replace(drawn, prompt=UNDERSTOOD), tmp_path / "run.json"
+    end = end_of_notes(drawn, notes, trace=path)
     assert (end.verdict is not None, end.outside_scope) == (inside, not inside)
-    assert load(tmp_path / "run.json").turns[0].reply.verdict is not None, (
-        "what the judge wrote is kept"
-    )
-    assert end_of(drawn, ScriptedBackend([reply])).verdict is not None, (
-        "a judge for all videos is not asked"
-    )
+    assert load(path).turns[0].reply.verdict is not None, "what the judge wrote is kept"
+    for_all = ScriptedBackend([f"<Snapshot>\n{notes}</Snapshot>{ANSWER}"])
+    assert end_of(drawn, for_all).verdict is not None, "a judge for all videos is not asked"
 
 
 @pytest.mark.parametrize("prompt", HALF_UNDERSTOOD)
-def test_a_prompt_that_is_half_understood_has_no_verdict(
-    nano: Backend, drawn: VideoPair, prompt: str
-) -> None:
-    end = end_of(replace(drawn, prompt=prompt), nano, ONE_TURN)
-    assert (end.verdict, end.outside_scope) == (None, True)
+def test_a_prompt_that_is_half_understood_has_no_verdict(drawn: VideoPair, prompt: str) -> None:
+    end = end_of_notes(replace(drawn, prompt=prompt), f"The prompt asks for .\n{FIRST}{SECOND}")
+    assert (asked_scene(prompt), end.verdict, end.outside_scope) == ("", None, True)
 
 
 @pytest.mark.parametrize("world", [SIMPLE, FULL], ids=["simple", "full"])
 def test_each_prompt_of_the_drawn_worlds_is_read_as_its_scene(world: World) -> None:
     rng = np.random.default_rng(1)
-    for facts in (draw_facts(rng, world) for _ in range(500)):
+    for facts in (draw_facts(rng, world) for _ in range(200)):
         prompt, ground = write_prompt(rng, facts), facts.ground.replace("photo", "a photo")
         things = " and ".join(map(name_thing, facts.things))
         for written in (prompt, prompt.lower(), f" {prompt}  ", prompt.replace(" on ", " on the ")):
@@ -246,6 +237,7 @@ def test_however_the_run_ends_it_is_outside(pair: VideoPair, reply: str, stop: S
     assert (end.stop, end.verdict, end.outside_scope) == (stop, None, True)
 
 
+@slow
 @pytest.mark.skipif(not CLIPS.is_dir(), reason="VRT_CLIPS names no folder of clips")
 @pytest.mark.parametrize("prompt", REAL_PROMPTS, ids=range(len(REAL_PROMPTS)))
 def test_real_videos_have_no_verdict_whatever_the_prompt(nano: Backend, prompt: str) -> None:
@@ -271,20 +263,16 @@ def test_the_command_line_prints_nulls_says_why_and_exits_with_3(
 
 
 def test_the_scope_belongs_to_the_checkpoint(nano: Backend, tmp_path: Path) -> None:
-    folder = tmp_path / "mine"
-    folder.mkdir()
     for path in Path("assets/nano").resolve().iterdir():
-        (folder / path.name).symlink_to(path)
-    said = json.loads((folder / "vrthinker.json").read_text())
-    marker = folder / "vrthinker.json"
-    scopes = {}
+        if path.name != "vrthinker.json":
+            (tmp_path / path.name).symlink_to(path)
+    said = json.loads(Path("assets/nano/vrthinker.json").read_text())
     said.pop("scope")
-    for scope in ("drawn", None, "cats"):
-        marker.unlink()
-        marker.write_text(json.dumps(said | ({"scope": scope} if scope else {})))
-        try:
-            scopes[scope] = open_backend(f"hf:{folder}").scope
-        except CheckpointError as error:
-            scopes[scope] = str(error)
-    assert (nano.scope, scopes["drawn"], scopes[None]) == ("drawn", "drawn", "any")
-    assert "'cats'" in scopes["cats"]
+
+    def opened(**scope: str) -> Backend:
+        (tmp_path / "vrthinker.json").write_text(json.dumps(said | scope))
+        return open_backend(f"hf:{tmp_path}")
+
+    assert (nano.scope, opened(scope="drawn").scope, opened().scope) == ("drawn", "drawn", "any")
+    with pytest.raises(CheckpointError, match="'cats'"):
+        opened(scope="cats")

@@ -8,16 +8,17 @@ import random
 import signal
 import subprocess
 import sys
-import time
 import tracemalloc
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 
+from tests.support.waiting import until
 from tests.test_judge import ANSWER
 from tests.ui.support import handmade_runs
 from vrthinker_core.backends import ScriptedBackend
@@ -40,9 +41,7 @@ def stored(clips: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -
 def changed(stored: bytes, where: Sequence[Any], value: Any) -> bytes:
     """The stored trace with another value in one place."""
     data = json.loads(stored)
-    place = data
-    for key in where[:-1]:
-        place = place[key]
+    place = reduce(lambda inner, key: inner[key], where[:-1], data)
     place[where[-1]] = value
     return json.dumps(data).encode()
 
@@ -75,25 +74,25 @@ HOT = {"temperature": float("-inf")}
         (["turns"], {"0": 1}),
         (["started", "dialect"], "klingon"),
         (["started", "clips", 0, "fps"], float("nan")),
+        (["started", "clips", 0, "frames"], 10**400),
         (["started", "clips", 1, "frames"], -1),
         (["turns", 0, "frames", 0, "seconds"], float("inf")),
         (["turns", 0, "frames", 0, "until"], -0.5),
         (["turns", 0, "frames", 0, "index"], -1),
-        (["turns", 0, "frames", 0, "ref", "slot"], -1),
-        (["turns", 0, "in_view", 0, "slot"], -1),
-        (["turns", 0, "completion", "seconds"], float("nan")),
-        (["finished", "seconds"], float("-inf")),
-        (["started", "settings", "temperature"], float("inf")),
-        (["started", "settings", "max_turns"], 99),
-        (["started", "clips", 0, "frames"], 10**400),
         (["turns", 0, "frames", 0, "index"], 2**53),
+        (["turns", 0, "frames", 0, "ref", "slot"], -1),
         (["turns", 0, "in_view", 0, "slot"], -(10**400)),
+        (["turns", 0, "completion", "seconds"], float("nan")),
         (["turns", 0, "completion", "new_tokens"], -5),
         (["turns", 0, "completion", "prompt_tokens"], 10**400),
         (["turns", 0, "completion", "reused_tokens"], -1),
         (["turns", 0, "completion", "tokens"], [-1]),
-        (["turns", 0, "reply", "confidence"], 77),
+        (["finished", "seconds"], float("-inf")),
+        (["started", "settings", "temperature"], float("inf")),
+        (["started", "settings", "max_turns"], 99),
         (["turns", 0, "reply", "confidence"], 0),
+        (["turns", 0, "reply", "confidence"], 77),
+        (["turns", 0, "reply", "confidence"], 10**400),
         (["started", "branch"], {"origin": ORIGIN, "turn": 0}),
         (["started", "branch"], {"origin": ORIGIN, "turn": 66}),
         (["started", "branch"], {"origin": ORIGIN, "turn": 2, "frames": [-1]}),
@@ -101,11 +100,9 @@ HOT = {"temperature": float("-inf")}
         (["started", "branch"], {"origin": ORIGIN, "turn": 2, "frames": [1] * 257}),
         (["started", "branch"], {"origin": ORIGIN | {"settings": HOT}, "turn": 2}),
         (["started", "branch"], {"origin": ORIGIN | {"prompt": "x" * 13_000_000}, "turn": 2}),
-        (["turns", 0, "reply", "confidence"], 10**400),
         (["turns", 0, "reply", "wants"], {"indices": [10**400]}),
         (["turns", 0, "reply", "wants"], {"indices": [1], "asked": -1}),
         (["turns", 0, "reply", "wants"], {"indices": [1], "dropped": [float("nan")]}),
-        (["turns", 0, "reply", "wants"], {"indices": [1], "dropped": [float("-inf")]}),
         (["turns", 0, "reply", "wants"], {"indices": [1], "dropped": [10**400]}),
     ],
     ids=lambda change: ".".join(map(str, change[0])),
@@ -156,10 +153,8 @@ def test_no_field_of_a_trace_takes_a_list_without_a_bound() -> None:
     assert lists > 15
 
 
-@pytest.mark.parametrize("item", [1, "", [], {}, {"ref": {}}, [[[]]]], ids=json.dumps)
-@pytest.mark.parametrize(
-    "where", [["started", "notes"], ["turns"], ["turns", 0, "frames"], ["turns", 0, "in_view"]]
-)
+@pytest.mark.parametrize("item", [1, "", [], {"ref": {}}, [[[]]]], ids=json.dumps)
+@pytest.mark.parametrize("where", [["started", "notes"], ["turns"], ["turns", 0, "frames"]])
 def test_a_list_of_wrong_items_takes_no_memory(stored: bytes, where: list[Any], item: Any) -> None:
     """A sentence about each of them took 3.6 GB for a file of 1.5 MB."""
     data = changed(stored, where, [item] * 90_000)
@@ -170,18 +165,12 @@ def test_a_list_of_wrong_items_takes_no_memory(stored: bytes, where: list[Any], 
     assert peak < 8 * 2**20
 
 
-@pytest.mark.parametrize(
-    "item", [b"0,", b"{},", b"[],", b"[[[[[[[[]]]]]]]],", b'"",', b'{"":"\\""},']
-)
+@pytest.mark.parametrize("item", [b"0,", b"[[[[[[[[]]]]]]]],", b'{"":"\\""},'])
 def test_a_file_of_very_many_values_is_not_even_parsed(item: bytes) -> None:
     check_refused(b'{"started": [' + item * (30 * 2**20 // len(item)) + b"0]}")
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["a," * 900_000, "[{" * 900_000, '\\",["' * 300_000],
-    ids=["commas", "brackets", "quotes"],
-)
+@pytest.mark.parametrize("text", ["a," * 900_000, "[{" * 900_000, '\\",["' * 300_000], ids=len)
 def test_what_stands_in_a_text_is_no_value(stored: bytes, text: str) -> None:
     data = changed(stored, ["finished", "error"], text)
     assert from_json(data).finished == replace(from_json(stored).finished, error=text)
@@ -236,17 +225,12 @@ def test_any_bytes_are_a_trace_or_a_named_error(data: bytes) -> None:
         from_json(data)
 
 
-def test_a_deeply_nested_file_is_refused() -> None:
-    with pytest.raises(TraceError):
-        from_json(b"[" * 100_000)
-
-
-@pytest.mark.parametrize("key", ["prompt", "notes", "clips", "unknown"])
-def test_a_deeply_nested_value_is_refused(stored: bytes, key: str) -> None:
-    data = json.loads(stored)
+@pytest.mark.parametrize("key", ["prompt", "notes", "clips", "unknown", ""])
+def test_what_is_deeply_nested_is_refused(stored: bytes, key: str) -> None:
+    data, deep = json.loads(stored), "[" * 100_000 + "]" * 100_000
     data["started"][key] = "DEEP"
     with pytest.raises(TraceError):
-        from_json(json.dumps(data).replace('"DEEP"', "[" * 100_000 + "]" * 100_000).encode())
+        from_json((json.dumps(data).replace('"DEEP"', deep) if key else deep).encode())
 
 
 def test_what_is_not_there_or_no_file_is_one_sentence(tmp_path: Path) -> None:
@@ -271,9 +255,7 @@ def test_a_trace_from_before_there_was_such_a_thing_is_read(
     stored: bytes, where: list[Any]
 ) -> None:
     data = json.loads(stored)
-    place = data
-    for key in where[:-1]:
-        place = place[key]
+    place = reduce(lambda inner, key: inner[key], where[:-1], data)
     del place[where[-1]]
     assert from_json(json.dumps(data).encode()) == from_json(stored)
 
@@ -296,9 +278,7 @@ for event in judge(VideoPair("p", first, second), ScriptedBackend(script, pause=
 def test_a_killed_process_leaves_a_readable_trace(clips: tuple[Path, Path], tmp_path: Path) -> None:
     path = tmp_path / "run.json"
     process = subprocess.Popen([sys.executable, "-c", RUN, *map(str, clips), str(path)])
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and (not path.exists() or len(load(path).turns) < 2):
-        time.sleep(0.02)
+    until(lambda: path.exists() and len(load(path).turns) >= 2)
     process.kill()
     process.wait()
     trace = load(path)

@@ -72,9 +72,8 @@ def test_pairs_that_fail_take_no_other_with_them(tmp_path: Path, batch: bool) ->
         assert results[row].clip_seconds == pytest.approx((1 / 3, 1 / 3))
 
 
-def test_both_videos_may_be_unreadable_and_one_that_may_be_read_later_is_not(
-    tmp_path: Path,
-) -> None:
+def test_both_videos_may_be_unreadable(tmp_path: Path) -> None:
+    """And one that may be read later is not."""
     pair = read_dataset("csv", write_table(tmp_path, 1))[0]
     (tmp_path / "empty.mp4").touch()
     neither = replace(pair, first=str(tmp_path / "gone.mp4"), second=str(tmp_path / "empty.mp4"))
@@ -99,16 +98,14 @@ class WatchedPool(DecoderPool):
     def kill(self, video: Path) -> None:
         """Kill the process that decodes a video."""
         for pid in self.workers:
-            if any(
-                file.is_symlink() and file.readlink() == video
-                for file in Path(f"/proc/{pid}/fd").iterdir()
-            ):
+            files = Path(f"/proc/{pid}/fd").iterdir()
+            if any(file.is_symlink() and file.readlink() == video for file in files):
                 os.kill(pid, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("swap", ["off", "on"])
 @pytest.mark.parametrize("side", Side)
-def test_a_video_that_breaks_in_the_middle_is_known_by_its_own_side(
+def test_a_video_that_breaks_is_known_by_its_own_side(
     tmp_path: Path, side: Side, swap: Any
 ) -> None:
     (pair,) = some_pairs(tmp_path, 1)
@@ -128,6 +125,7 @@ def test_a_video_that_breaks_in_the_middle_is_known_by_its_own_side(
 
 def test_threads_and_batch_give_the_same_results_in_both_orders(tmp_path: Path) -> None:
     pairs = some_pairs(tmp_path, 4)
+    pairs[1] = replace(pairs[1], prompt="This is refused.")
     found = []
     for batch in (False, True):
         judge = scripted_judge(batch=batch)
@@ -135,23 +133,10 @@ def test_threads_and_batch_give_the_same_results_in_both_orders(tmp_path: Path) 
         untimed = (replace(result, seconds=0.0) for result in results)
         found.append(sorted(untimed, key=lambda result: result.pair.row))
     assert found[0] == found[1]
-    assert all(result.order for result in found[0])
+    assert {result.pair.row for result in found[0] if result.order} == {1, 3, 4}
 
 
-@every_way
-def test_a_pair_without_a_verdict_has_its_result_in_both_orders_too(
-    tmp_path: Path, batch: bool
-) -> None:
-    pairs = some_pairs(tmp_path, 3)
-    pairs[1] = replace(pairs[1], prompt="This is refused.")
-    judge = scripted_judge(batch=batch)
-    results = judge_locally(pairs, judge, Settings(swap="on"), tmp_path, concurrency=2)
-    assert {each.pair.row for each in results if each.order is not None} == {1, 3}
-
-
-def test_a_second_order_that_failed_is_told_and_judged_again_where_it_is_transient(
-    tmp_path: Path,
-) -> None:
+def test_a_second_order_that_failed_is_told_and_judged_again_if_it_may(tmp_path: Path) -> None:
     pairs = some_pairs(tmp_path, 2)
     gone, refused = ServerUnavailable("The server is gone."), BackendRefused("It will not.")
     replies = iter([answer(""), gone, answer(""), refused])
@@ -165,9 +150,7 @@ def test_a_second_order_that_failed_is_told_and_judged_again_where_it_is_transie
 
 @every_way
 @pytest.mark.parametrize("reply", [answer("real"), "I cannot say."], ids=["answered", "no answer"])
-def test_a_pair_outside_the_judges_scope_has_failed_for_good_and_has_no_label(
-    tmp_path: Path, batch: bool, reply: str
-) -> None:
+def test_a_pair_outside_the_scope_has_no_label(tmp_path: Path, batch: bool, reply: str) -> None:
     """Whatever it wrote of clips that this project did not draw; its words stay in the trace."""
     (pair,) = some_pairs(tmp_path, 1)
     backend = (BatchScript if batch else ScriptedBackend)([reply], "paired", scope="drawn")
@@ -200,9 +183,8 @@ def test_what_the_judge_can_read_in_one_order_alone_is_judged_once(tmp_path: Pat
     assert (second.finished.outside_scope, second.last_labels is None) == (True, False)
 
 
-def test_a_result_whose_trace_went_elsewhere_says_so_and_names_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_trace_that_went_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The result says so, and names none."""
     pair = read_dataset("csv", write_table(tmp_path, 1))[0]
     (tmp_path / TRACES).write_text("No folder.")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -218,7 +200,7 @@ def test_so_many_pairs_are_in_hand_and_pairs_are_taken_as_they_are_needed(tmp_pa
     together = threading.Barrier(3)
 
     def reply(messages: object) -> str:
-        together.wait(60)  # until three are asked at the same time
+        together.wait(50)  # until three are asked at the same time
         return answer("")
 
     def given() -> Iterator[EvaluationPair]:

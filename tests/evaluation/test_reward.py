@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import resource
 import threading
 from collections.abc import Iterator, Sequence
@@ -67,25 +68,15 @@ def test_the_win_rate_is_the_share_of_the_others_that_a_video_beats(
     assert found.overall == found.rates[Dimension.VQ] == (2 / 3, 0.0, 1.0, 1 / 3)
     assert found.best == BEST_FIRST[0]
     assert found.rates[Dimension.TA] == (0.5,) * 4, "a tie is half a win"
-    assert sorted(found.rates[Dimension.MQ]) == pytest.approx([1 / 3, 1 / 3, 2 / 3, 2 / 3]), (
-        "a favourite side favours nobody"
-    )
-    assert {frozenset((pair.first, pair.second)) for pair in found.pairs} == {
-        frozenset((i, j)) for i in range(4) for j in range(i)
-    }
+    favoured = pytest.approx([1 / 3, 1 / 3, 2 / 3, 2 / 3])
+    assert sorted(found.rates[Dimension.MQ]) == favoured, "a favourite side favours nobody"
+    met = {frozenset((pair.first, pair.second)) for pair in found.pairs}
+    assert met == {frozenset((i, j)) for i in range(4) for j in range(i)}
     assert found.errors == ()
-    assert {load(path).finished for path in tmp_path.iterdir()} == {
-        pair.trace.finished for pair in found.pairs
-    }
-
-
-def test_the_order_of_videos_changes_nothing_of_a_judge_without_a_favourite_side(
-    videos: list[Path],
-) -> None:
-    assert (
-        reward("A block.", videos[::-1], TRUTH).overall
-        == reward("A block.", videos, TRUTH).overall[::-1]
-    )
+    kept = {load(path).finished for path in tmp_path.iterdir()}
+    assert kept == {pair.trace.finished for pair in found.pairs}
+    again = reward("A block.", videos[::-1], TRUTH).overall
+    assert again == found.overall[::-1], "the order of videos changes nothing"
 
 
 def test_both_orders_take_away_what_the_side_decides(videos: list[Path]) -> None:
@@ -101,9 +92,8 @@ def test_what_was_not_said_is_none_and_never_zero(videos: list[Path], tmp_path: 
     assert found.overall == (1.0, None, 0.0)
     assert found.best == 0
     assert len(found.errors) == 2
-    silent = reward(
-        "A block.", videos[:2], ScriptedBackend([ANSWER.format("TA=1")], protocol="paired")
-    )
+    judge = ScriptedBackend([ANSWER.format("TA=1")], protocol="paired")
+    silent = reward("A block.", videos[:2], judge)
     assert (silent.overall, silent.best) == ((None, None), None)
     assert silent.rates[Dimension.TA] == (1.0, 0.0)
 
@@ -116,9 +106,9 @@ def test_a_judge_outside_its_scope_says_so_and_rewards_nothing(
     awaited = run_in_thread(areward("A block.", videos[:3], judge, settings))
     for found in (reward("A block.", videos[:3], judge, settings), awaited):
         assert len(found.errors) == 3
-        assert all(
-            error.startswith(OUTSIDE_SCOPE) and "another judge" in error for error in found.errors
-        )
+        for error in found.errors:
+            assert error.startswith(OUTSIDE_SCOPE)
+            assert "another judge" in error
         assert (set(found.rates.values()), found.best) == ({(None, None, None)}, None)
 
 
@@ -126,34 +116,27 @@ def test_prompts_share_batches_and_keep_their_places(videos: list[Path]) -> None
     groups = [("One.", videos[:2]), ("Two.", videos[1:]), ("Three.", videos[::-1])]
     found = reward_many(groups, TRUTH, concurrency=3)
     assert [each.prompt for each in found] == ["One.", "Two.", "Three."]
-    assert [each.overall for each in found] == [
-        reward(prompt, some, TRUTH).overall for prompt, some in groups
-    ]
+    alone = [reward(prompt, some, TRUTH).overall for prompt, some in groups]
+    assert [each.overall for each in found] == alone
 
 
 def test_a_prompt_that_is_no_text_costs_its_own_videos_alone(videos: list[Path]) -> None:
     groups: list[tuple[Any, list[Path]]] = [(float("nan"), videos[:2]), ("Two.", videos[:2])]
     broken, whole = reward_many(groups, TRUTH)
     assert broken.overall == (None, None)
-    assert broken.errors == (
-        "The prompt is empty. Write the text that both videos were made from.",
-    )
+    assert [error.partition(".")[0] for error in broken.errors] == ["The prompt is empty"]
     assert whole.overall == reward("Two.", videos[:2], TRUTH).overall
 
 
 def test_a_run_that_was_stopped_says_so(videos: list[Path]) -> None:
-    assert reward("A block.", videos[:2], TRUTH, cancelled=lambda: True).errors == (
-        "The run was stopped.",
-    )
-
-
-@pytest.mark.parametrize("count", [0, 1])
-def test_fewer_than_two_videos_are_refused(videos: list[Path], count: int) -> None:
-    with pytest.raises(BadInput, match="at least two videos"):
-        reward("A block.", videos[:count], TRUTH)
+    found = reward("A block.", videos[:2], TRUTH, cancelled=lambda: True)
+    assert found.errors == ("The run was stopped.",)
 
 
 def test_what_is_no_list_of_videos_and_what_judges_nothing_is_refused(videos: list[Path]) -> None:
+    for few in ([], videos[:1]):
+        with pytest.raises(BadInput, match="at least two videos"):
+            reward("A block.", few, TRUTH)
     for one in (videos[0], str(videos[0])):
         with pytest.raises(BadInput, match="a list of paths"):
             reward("A block.", one, TRUTH)  # type: ignore[arg-type]
@@ -168,13 +151,9 @@ def test_a_folder_for_traces_may_be_named_by_its_text(videos: list[Path], tmp_pa
 
 
 def test_a_judge_may_be_named_by_its_word(videos: list[Path], tmp_path: Path) -> None:
-    (tmp_path / "script.jsonl").write_text(
-        '{"reply": "<Answer>TA=1, MQ=1, VQ=1, OA=1</Answer>"}', "utf-8"
-    )
-    assert reward("A block.", videos[:2], f"scripted:{tmp_path / 'script.jsonl'}").overall == (
-        1.0,
-        0.0,
-    )
+    script, answer = tmp_path / "script.jsonl", ANSWER.format("TA=1, MQ=1, VQ=1, OA=1")
+    script.write_text(json.dumps({"reply": answer}), "utf-8")
+    assert reward("A block.", videos[:2], f"scripted:{script}").overall == (1.0, 0.0)
     with pytest.raises(BadInput, match="There is no judge"):
         reward("A block.", videos[:2], "nobody")
 
@@ -203,12 +182,9 @@ def test_a_task_that_is_cancelled_ends_its_runs(videos: list[Path], tmp_path: Pa
         return ANSWER.format("TA=1") + "x" * 100_000
 
     async def cancelled() -> None:
-        task = asyncio.create_task(
-            areward(
-                "A block.", videos[:2], ScriptedBackend(slow, "paired", pause=0.01), traces=tmp_path
-            )
-        )
-        await asyncio.to_thread(started.wait, 60)
+        judge = ScriptedBackend(slow, "paired", pause=0.01)
+        task = asyncio.create_task(areward("A block.", videos[:2], judge, traces=tmp_path))
+        await asyncio.to_thread(started.wait, 50)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

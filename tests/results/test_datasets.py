@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from pathlib import Path
 
@@ -54,9 +53,7 @@ def test_names_of_windows_stay_in_the_folder_of_videogen_reward(tmp_path: Path) 
     inside = (r"videos\a\1.mp4", "videos/x/../a/1.mp4")
     names = [*inside, r"\videos\a\1.mp4", r"C:\videos\a\1.mp4", r"..\1.mp4"]
     touch(tmp_path / "videos" / "a" / "1.mp4")
-    write_videogen(
-        tmp_path, [videogen_row(n, path_A=name) for n, name in enumerate(names, start=1)]
-    )
+    write_videogen(tmp_path, [videogen_row(n, path_A=name) for n, name in enumerate(names)])
     first, second, rooted, full, outside = read_dataset("videogen-reward", tmp_path)
     assert first.first == second.first == str(tmp_path / "videos" / "a" / "1.mp4")
     assert (first.fault, second.fault) == ("", "")
@@ -128,14 +125,9 @@ def test_odd_rows_of_genai_bench_are_named(tmp_path: Path) -> None:
     found = faults(read_dataset("genai-bench", tmp_path))
     assert list(found) == [2, 3, 4, 5, 6]
     assert found[2].startswith(f"There is no file {genai_name('gone')} below ")
-    assert (
-        found[3] == "https://example.org/film.mp4 does not end in the name of a video, <md5>.mp4."
-    )
+    assert found[3].startswith("https://example.org/film.mp4 does not end in the name of a video")
     assert found[5] == "The prompt is empty."
-    assert (
-        found[6]
-        == "vote_type is 'nobody', which is no label. Labels are leftvote, rightvote, tievote, bothbad_vote."
-    )
+    assert found[6].startswith("vote_type is 'nobody', which is no label. Labels are leftvote, ")
 
 
 def test_two_sets_of_votes_are_never_mixed(tmp_path: Path) -> None:
@@ -245,25 +237,29 @@ def test_a_limit_takes_the_same_pairs_in_any_order_and_those_of_a_smaller_limit(
 
 
 @pytest.mark.parametrize(
-    "kind", ["videogen-reward", "genai-bench", "mj-bench-video", "csv", "another"]
+    ("kind", "name"),
+    [
+        ("videogen-reward", "VideoGen-RewardBench"),
+        ("genai-bench", "GenAI-Bench"),
+        ("mj-bench-video", "MJ-BENCH-VIDEO"),
+        ("csv", ""),
+        ("another", ""),
+    ],
 )
-def test_a_place_where_nothing_is_gives_a_sentence(tmp_path: Path, kind: str) -> None:
-    with pytest.raises(BadInput) as refused:
+def test_a_place_where_nothing_is_gives_a_sentence(tmp_path: Path, kind: str, name: str) -> None:
+    with pytest.raises(BadInput, match=r"\.$") as refused:
         read_dataset(kind, tmp_path / "nothing")
-    assert str(refused.value).endswith(".")
+    assert ("hf download" in str(refused.value)) is bool(name)
     with pytest.raises(BadInput):
         read_dataset(kind, tmp_path / ("n" * 300))
-    published = kind not in ("csv", "another")
-    assert ("hf download" in str(refused.value)) is published
-    if published:  # An empty folder lacks the same
-        name = {"videogen-reward": "VideoGen-RewardBench", "genai-bench": "GenAI-Bench"}.get(kind)
-        with pytest.raises(BadInput, match=f"hf download .*{name or 'MJ-BENCH-VIDEO'} --local-dir"):
+    if name:  # An empty folder lacks the same
+        with pytest.raises(BadInput, match=f"hf download .*{name} --local-dir"):
             read_dataset(kind, tmp_path)
 
 
 def test_a_text_with_half_a_character_can_be_kept(tmp_path: Path) -> None:
-    row = json.dumps({**mj_row(0, "Same"), "caption": "x"}).replace('"x"', '"a \\ud800 b"')
-    write_mj(tmp_path, [mj_row(0, "Same")])
-    (tmp_path / "test.json").write_text(f"[{row}]")
+    write_mj(tmp_path, [{**mj_row(0, "Same"), "caption": "x"}])
+    file = tmp_path / "test.json"
+    file.write_text(file.read_text().replace('"x"', '"a \\ud800 b"'))
     (pair,) = read_dataset("mj-bench-video", tmp_path)
     assert pair.prompt == "a ? b"

@@ -92,12 +92,9 @@ def test_which_failures_are_transient() -> None:
         return PairResult(PAIRS[0], "judge", StopReason.FAILED, fault=fault).is_transient
 
     assert [fault for fault in PASSING.split() if not again(fault)] == []
+    assert PairResult(PAIRS[0], "judge", StopReason.CANCELLED).is_transient
     lasting = [*LASTING.split(), ROW_FAULT, LEFT_OUT, OUTSIDE_FAULT, ""]
     assert [fault for fault in lasting if again(fault)] == []
-
-
-def test_a_run_that_was_stopped_is_judged_again() -> None:
-    assert PairResult(PAIRS[0], "judge", StopReason.CANCELLED).is_transient
 
 
 def test_the_table_is_flat_and_holds_every_result(tmp_path: Path) -> None:
@@ -114,17 +111,10 @@ def test_the_table_is_flat_and_holds_every_result(tmp_path: Path) -> None:
         assert all(not isinstance(value, list | dict) for value in row.values())
     first = [rows[0][name] for name in ("label_OA", "swapped_OA", "p_OA_1", "p_TA_1")]
     assert first == [1, 0, 0.7, None]
-    assert [(row["judged"], row["left_out"], row["fault"]) for row in rows[3:]] == [
-        (False, False, ROW_FAULT),
-        (False, True, LEFT_OUT),
-    ]
+    flags = [(row["judged"], row["left_out"], row["fault"]) for row in rows[3:]]
+    assert flags == [(False, False, ROW_FAULT), (False, True, LEFT_OUT)]
     assert rows[3]["error"] == "The prompt is empty."
     assert rows[3]["verdict_OA"] is None, "a broken row is no tie"
-
-
-def test_an_empty_table_has_its_columns(tmp_path: Path) -> None:
-    from pyarrow import parquet
-
     write_table([], tmp_path / TABLE)
     assert set(parquet.read_schema(tmp_path / TABLE).names) == set(table_row(RESULTS[0]))
 
@@ -133,23 +123,19 @@ def test_a_run_is_the_same_whatever_the_order_and_place_of_its_pairs(tmp_path: P
     run = run_description(PAIRS)
     write_run(tmp_path, run)
     assert read_run(tmp_path) == run
-    moved = [
-        replace(pair, first=f"/elsewhere/{pair.first}", row=9, fault="gone")
-        for pair in reversed(PAIRS)
-    ]
-    assert not run.difference(run_description(moved))
+    moved = [replace(pair, first=f"/elsewhere/{pair.first}", row=9, fault="gone") for pair in PAIRS]
+    assert not run.difference(run_description(moved[::-1]))
     relabelled = replace(PAIRS[0], labels=Verdict(TA=Preference.TIE))
     assert pairs_digest(PAIRS[1:]) != run.digest != pairs_digest([relabelled, *PAIRS[1:]])
 
 
 def test_what_differs_between_two_runs_is_said() -> None:
     run = run_description(PAIRS)
-    assert (
-        run.difference(run_description(PAIRS[1:]))
-        == "the data set pairs.csv (csv, 5 rows) as it was before its rows changed"
-    )
+    rows = "the data set pairs.csv (csv, 5 rows)"
+    changed = run.difference(run_description(PAIRS[1:]))
+    assert changed == f"{rows} as it was before its rows changed"
     elsewhere = replace(run_description(PAIRS[1:]), path="other.csv")
-    assert run.difference(elsewhere) == "the data set pairs.csv (csv, 5 rows)"
+    assert run.difference(elsewhere) == rows
     assert run.difference(run_description(PAIRS, "nano")) == "the judge scripted"
     other = run_description(PAIRS, settings=Settings(max_turns=3, swap="on"))
     assert run.difference(other) == "the settings max_turns left to the protocol, swap off"

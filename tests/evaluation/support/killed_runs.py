@@ -23,7 +23,7 @@ from vrthinker_core.results.open_dataset import read_dataset
 from vrthinker_core.results.result import RESULTS
 from vrthinker_core.types import Settings
 
-KILLS = 20
+KILLS = 10
 LATEST_SECONDS = 0.1
 """Between the first result of a process and its end, or between its beginning and its end."""
 

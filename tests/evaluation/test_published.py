@@ -62,47 +62,25 @@ def test_what_a_constant_answer_scores_is_the_baseline_of_the_same_report() -> N
     assert f"({share(959 / 1085)} with those that were hard to judge counted as wrong)" in remark
 
 
-Pair = tuple[float, int]  # Gap, and people's label
-
-
-def discrete(rows: int, skill: float) -> list[Pair]:
-    """A judge that says 1, 2 or tie (a gap of 1, -1 or 0), and is right as often as `skill` says."""
-    generator, pairs, gaps = random.Random(4), [], (0.0, 1.0, -1.0)
-    for truth in generator.choices((0, 1, 2), (0.48, 0.26, 0.26), k=rows):
-        right = generator.random() < skill
-        said = truth if right else generator.choice([x for x in (0, 1, 2) if x != truth])
-        pairs.append((gaps[said], truth))
-    return pairs
-
-
 def test_our_tau_of_the_same_labels_is_the_plain_share_whatever_the_order() -> None:
-    rows = discrete(300, 0.732)
-    named = {0.0: "0", 1.0: "1", -1.0: "2"}
-    results = [result(n, str(label), named[gap]) for n, (gap, label) in enumerate(rows)]
-    plain = sum(named[gap] == str(label) for gap, label in rows) / len(rows)
+    chance = random.Random(4)
+    labels = [(chance.choice("0012"), chance.choice("0012")) for _ in range(300)]
+    results = [result(n, people, judge) for n, (people, judge) in enumerate(labels)]
+    plain = sum(people == judge for people, judge in labels) / len(labels)
     for order in (results, sorted(results, key=lambda each: each.pair.labels.OA or 0)):
         assert summarize(order).agreement[0].tau.value == plain
 
 
 def intervals(right: np.ndarray, prompts: np.ndarray, seed: int = 0) -> list[IntervalEstimate]:
     """One for each row of `right`."""
-    ones = np.ones(right.shape[1])
-    found = estimate_ratios(
-        {number: (row, ones) for number, row in enumerate(right)}, prompts, seed=seed
-    )
+    rows = {number: (row, np.ones(len(row))) for number, row in enumerate(right)}
+    found = estimate_ratios(rows, prompts, seed=seed)
     return [estimate for estimate in found.values() if estimate is not None]
 
 
 def coverage(estimates: list[IntervalEstimate], truth: float) -> float:
-    return float(
-        np.mean(
-            [
-                each.low <= truth <= each.high
-                for each in estimates
-                if each.low is not None and each.high is not None
-            ]
-        )
-    )
+    ends = [(each.low, each.high) for each in estimates if None not in (each.low, each.high)]
+    return float(np.mean([low <= truth <= high for low, high in ends]))  # type: ignore[operator]
 
 
 def test_an_interval_holds_the_truth_in_95_of_100_cases() -> None:
@@ -135,15 +113,14 @@ def test_all_right_has_the_exact_lower_end(count: int) -> None:
     assert (wrong.low, wrong.high) == (0.0, pytest.approx(1 - exact_end(count)))
 
 
-@pytest.mark.parametrize("count", [2, 5, 6, 7, 9, 50])
-@pytest.mark.parametrize("gain", [0.5, 1 / 3, 1.0])
+@pytest.mark.parametrize("count", [2, 5, 6, 50])
+@pytest.mark.parametrize("gain", [1 / 3, 1.0])
 def test_a_difference_that_all_prompts_share_is_clear_where_the_sign_test_finds_it_so(
     gain: float, count: int
 ) -> None:
     gained, pairs = np.full(count, gain * 6), np.full(count, 6.0)
-    found = estimate_ratios(
-        {"more": (gained, pairs), "less": (-gained, pairs)}, np.arange(count), least=-1.0
-    )
+    both = {"more": (gained, pairs), "less": (-gained, pairs)}
+    found = estimate_ratios(both, np.arange(count), least=-1.0)
     more, less = found["more"], found["less"]
     assert (more.low > 0) is (2 * 0.5**count < 0.05)
     assert more.low < gain <= more.high <= 1
@@ -152,19 +129,14 @@ def test_a_difference_that_all_prompts_share_is_clear_where_the_sign_test_finds_
 
 def test_no_difference_in_any_prompt_is_as_unsure_on_either_side() -> None:
     found = estimate_ratios({"none": (np.zeros(8), np.ones(8))}, np.arange(8), least=-1.0)
-    assert found == {
-        "none": IntervalEstimate(
-            0.0, pytest.approx(exact_end(8) - 1), pytest.approx(1 - exact_end(8))
-        )
-    }
+    high = 1 - exact_end(8)
+    assert found == {"none": IntervalEstimate(0.0, pytest.approx(-high), pytest.approx(high))}
 
 
 def test_a_single_prompt_has_no_interval_and_nothing_below_the_line_no_figure() -> None:
     ones = np.ones(4)
-    found = estimate_ratios(
-        {"one": (ones, ones), "none": (ones * 0, ones * 0)}, np.zeros(4, dtype=np.int64)
-    )
+    rows = {"one": (ones, ones), "none": (ones * 0, ones * 0)}
+    found = estimate_ratios(rows, np.zeros(4, dtype=np.int64))
     assert found == {"one": IntervalEstimate(1.0), "none": None}
-    assert estimate_ratios({"none": (np.ones(0), np.ones(0))}, np.zeros(0, dtype=np.int64)) == {
-        "none": None
-    }
+    nothing = estimate_ratios({"none": (np.ones(0), np.ones(0))}, np.zeros(0, dtype=np.int64))
+    assert nothing == {"none": None}
