@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import io
 import json
 import os
@@ -25,6 +24,7 @@ from vrthinker_core.cli import app, main
 from vrthinker_core.traces import load, to_json
 from vrthinker_core.types.settings import SETTINGS, Settings, setting
 
+Clips = tuple[Path, Path]
 ROOT = Path(__file__).resolve().parents[1]
 ANSWER = (
     "<Snapshot>s</Snapshot><Think>[bold]t[/bold]</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
@@ -60,9 +60,7 @@ def run_code(code: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def compare(
-    clips: tuple[Path, Path], judge: str, *options: object
-) -> subprocess.CompletedProcess[str]:
+def compare(clips: Clips, judge: str, *options: object) -> subprocess.CompletedProcess[str]:
     return run("compare", *clips, "--prompt", "A block glides.", "--judge", judge, *options)
 
 
@@ -73,9 +71,7 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> str:
     return f"scripted:{path}"
 
 
-def test_compare_prints_each_turn_and_then_the_verdict(
-    clips: tuple[Path, Path], script: str
-) -> None:
+def test_compare_prints_each_turn_and_then_the_verdict(clips: Clips, script: str) -> None:
     """As a process: `python -m vrthinker_core`."""
     command = [sys.executable, "-m", "vrthinker_core", "compare", *map(str, clips)]
     command += ["--prompt", "A block glides.", "--judge", script]
@@ -84,13 +80,9 @@ def test_compare_prints_each_turn_and_then_the_verdict(
     assert done.stdout.index("Turn 1") < done.stdout.index("Turn 2") < done.stdout.index("Verdict")
     assert "[bold]t[/bold]" in done.stdout, "what a judge wrote is never markup"
     assert "video 1: 10 (" in done.stdout
-
-
-def test_json_prints_only_the_labels(clips: tuple[Path, Path], script: str) -> None:
-    done = compare(clips, script, "--json")
-    assert done.returncode == 0
-    assert done.stdout.count("\n") == 1
-    assert list(json.loads(done.stdout).items()) == list(LABELS.items())
+    labels = compare(clips, script, "--json").stdout
+    assert labels.count("\n") == 1
+    assert list(json.loads(labels).items()) == list(LABELS.items()), "nothing else, in this order"
 
 
 def test_no_text_of_a_trace_tells_the_terminal_anything(tmp_path: Path) -> None:
@@ -101,18 +93,6 @@ def test_no_text_of_a_trace_tells_the_terminal_anything(tmp_path: Path) -> None:
     assert not set(map(ord, shown)) & {*range(9), *range(11, 32), *range(127, 160)}
     refused = run("replay", tmp_path / "other\x1b[2J.json")
     assert "\x1b" not in refused.stderr
-
-
-def test_replay_names_a_hostile_picture_in_one_line(tmp_path: Path) -> None:
-    trace = json.loads(to_json(handmade_runs.three_turns()))
-    frame = trace["turns"][0]["frames"][0]
-    jpeg = base64.urlsafe_b64decode(frame["jpeg"])
-    size = jpeg.index(b"\xff\xc0") + 5
-    frame["jpeg"] = base64.urlsafe_b64encode(jpeg[:size] + b"\xff" * 4 + jpeg[size + 4 :]).decode()
-    (tmp_path / "run.json").write_text(json.dumps(trace))
-    done = run("replay", tmp_path / "run.json")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "This trace is damaged: a frame of turn 1 is no small JPEG picture.\n"
 
 
 @pytest.mark.parametrize(
@@ -131,6 +111,7 @@ def test_replay_names_a_hostile_picture_in_one_line(tmp_path: Path) -> None:
         ("compare {one} {two} --prompt p --window " + "9" * 23, "between 0 and 9007"),
         ("compare {one} {two} --prompt p --trace {missing}/run.json", "There is no folder"),
         ("compare {one} --prompt p", "video2"),
+        ("replay {picture}", "This is not a VR-Thinker trace"),
         ("frames {one} --out {folder} --slots=128", "128"),
         ("frames {one} --out {folder} --slots=-1", "-1"),
         ("frames {one} --out {folder} --slots=a", "--slots a is no list of numbers."),
@@ -139,7 +120,7 @@ def test_replay_names_a_hostile_picture_in_one_line(tmp_path: Path) -> None:
     ids=lambda value: value[:40],
 )
 def test_bad_input_is_status_2_and_one_line(
-    arguments: str, said: str, clips: tuple[Path, Path], script: str, tmp_path: Path
+    arguments: str, said: str, clips: Clips, script: str, tmp_path: Path
 ) -> None:
     Image.new("RGB", (32, 32)).save(tmp_path / "picture.png")
     (tmp_path / "empty.mp4").touch()
@@ -154,16 +135,7 @@ def test_bad_input_is_status_2_and_one_line(
     assert said in done.stderr
 
 
-def test_a_bad_video_still_leaves_a_trace(
-    clips: tuple[Path, Path], script: str, tmp_path: Path
-) -> None:
-    trace, cut = tmp_path / "run.json", tmp_path / "cut.mp4"
-    cut.write_bytes(clips[0].read_bytes()[:200])
-    assert compare((clips[0], cut), script, "--trace", trace).returncode == 2
-    assert load(trace).finished.fault == "VideoError"
-
-
-def test_frames_writes_the_frames_of_the_slots(clips: tuple[Path, Path], tmp_path: Path) -> None:
+def test_frames_writes_the_frames_of_the_slots(clips: Clips, tmp_path: Path) -> None:
     """And says how far it is."""
     slots = ("--protocol", "paired", "--slots", "0,16,127,16")
     done = run("frames", clips[0], *slots, "--out", tmp_path / "stills")
@@ -176,9 +148,7 @@ def test_frames_writes_the_frames_of_the_slots(clips: tuple[Path, Path], tmp_pat
             assert picture.size == (96, 64)
 
 
-def test_frames_on_a_full_disk_is_one_sentence_and_leaves_no_file(
-    clips: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_frames_on_a_full_disk_leaves_no_file(clips: Clips, tmp_path: Path) -> None:
     with file_limit(100):
         done = run("frames", clips[0], "--slots", "0,16", "--out", tmp_path)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
@@ -225,9 +195,7 @@ def test_parse_names_the_line_that_is_no_reply_and_counts_blank_ones(line: str) 
     assert (done.returncode, done.stderr) == (2, said)
 
 
-def test_json_without_a_verdict_says_why_on_standard_error(
-    clips: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_json_without_a_verdict_says_why_on_standard_error(clips: Clips, tmp_path: Path) -> None:
     (tmp_path / "script.jsonl").write_text('{"reply": "Well."}')
     judge = f"scripted:{tmp_path / 'script.jsonl'}"
     done = compare(clips, judge, "--trace", tmp_path / "run.json", "--json")
@@ -240,31 +208,25 @@ def test_json_without_a_verdict_says_why_on_standard_error(
     assert done.stderr == "This run did not end: there is no verdict.\n"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "status", "said"),
-    [
-        ("--help >/dev/full", 2, "The output cannot be written: No space left on device.\n"),
-        (
-            "parse - --protocol paired >/dev/full",
-            2,
-            "The output cannot be written: No space left on device.\n",
-        ),
-        ("--help >&-", 0, ""),
-    ],
-)
-def test_an_output_that_is_full_is_one_sentence_and_a_closed_one_no_error(
-    arguments: str, status: int, said: str
-) -> None:
+FULL = "The output cannot be written: No space left on device.\n"
+OUTPUTS = {
+    "--help >/dev/full": (2, FULL),
+    "parse - --protocol paired >/dev/full": (2, FULL),
+    "--help >&-": (0, ""),
+}
+
+
+@pytest.mark.parametrize(("arguments", "ended"), OUTPUTS.items())
+def test_a_full_output_is_one_sentence(arguments: str, ended: tuple[int, str]) -> None:
+    """And a closed one is no error."""
     done = subprocess.run(
         f"{sys.executable} -m vrthinker_core {arguments}",
         cwd=ROOT, shell=True, input='{"reply": "x"}', stderr=subprocess.PIPE, text=True, check=False,
     )  # fmt: skip
-    assert (done.returncode, done.stderr) == (status, said)
+    assert (done.returncode, done.stderr) == ended
 
 
-def test_a_character_that_the_output_cannot_hold_is_no_error(
-    clips: tuple[Path, Path], script: str
-) -> None:
+def test_a_character_that_the_output_cannot_hold_is_no_error(clips: Clips, script: str) -> None:
     command = ("compare", *clips, "--prompt", "红色的球", "--judge", script)
     status, printed, errors = call(*command, encoding="latin-1")
     assert (status, errors) == (0, "")
@@ -318,14 +280,7 @@ def test_a_missing_file_is_told_before_anything_slow(tmp_path: Path) -> None:
     assert done.stdout.splitlines() == [f"{command.partition(' ')[0]} 2" for command in MISSING]
 
 
-def option(name: str, value: object) -> list[str]:
-    flag = f"--{name.replace('_', '-')}"
-    return [flag] if setting(name).is_switch else [flag, str(value)]
-
-
-def test_every_setting_is_an_option_and_reaches_the_run(
-    clips: tuple[Path, Path], script: str, tmp_path: Path
-) -> None:
+def test_every_setting_is_an_option(clips: Clips, script: str, tmp_path: Path) -> None:
     chosen = {
         **{"protocol": "concat", "window": "all", "max_turns": 2, "frames_per_call": 3},
         **{"max_new_tokens": 512, "temperature": 0.5, "seed": 7, "preset": "clean"},
@@ -333,32 +288,24 @@ def test_every_setting_is_an_option_and_reaches_the_run(
     }
     names = {row.name for row in SETTINGS}
     assert set(chosen) == names == {field.name for field in fields(Settings)}
-    options = [text for name, value in chosen.items() for text in option(name, value)]
-    compare(clips, script, "--trace", tmp_path / "run.json", *options)
+    options: list[object] = []
+    for name, value in chosen.items():
+        flag = f"--{name.replace('_', '-')}"
+        options += [flag] if setting(name).is_switch else [flag, value]
+    compare(clips, script, "--json", "--trace", tmp_path / "run.json", *options)
     assert json.loads((tmp_path / "run.json").read_text("utf-8"))["started"]["settings"] == chosen
-
-
-def shown_help(command: str) -> str:
-    """The help of a command, as one line without borders."""
-    done = CliRunner().invoke(
-        app, [command, "--help"], env={"COLUMNS": "400", "TERMINAL_WIDTH": "400"}, color=False
-    )
-    assert done.exit_code == 0, done.output
-    return " ".join(done.output.replace("│", " ").split())
 
 
 def test_the_help_of_every_option_is_shown_word_for_word() -> None:
     """Square brackets would be taken for markup, and their text left out."""
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     assert {"compare", "evaluate", "rank", "teacher", "train"} <= set(commands)
-    missing = [
-        (name, parameter.name, parameter.help)
-        for name, command in commands.items()
-        for shown in [shown_help(name)]
-        for parameter in command.params
-        if (text := getattr(parameter, "help", None)) and " ".join(text.split()) not in shown
-    ]
-    assert missing == []
+    wide = {"COLUMNS": "400", "TERMINAL_WIDTH": "400"}
+    for name, command in commands.items():
+        done = CliRunner().invoke(app, [name, "--help"], env=wide, color=False)
+        shown = " ".join(done.output.replace("│", " ").split())
+        texts = [getattr(parameter, "help", None) or "" for parameter in command.params]
+        assert [text for text in texts if " ".join(text.split()) not in shown] == [], name
 
 
 def write_control_group(
@@ -371,16 +318,14 @@ def write_control_group(
         (folder / name).write_text(text)
 
 
+QUOTA, PERIOD = "cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"
 LIMITS: dict[str, tuple[dict[str, str], int]] = {
     "none": ({}, 8),
     "version 2": ({"cpu.max": "200000 100000\n"}, 2),
     "version 2, no limit": ({"cpu.max": "max 100000\n"}, 8),
     "version 2, more than there are": ({"cpu.max": "1600000 100000\n"}, 8),
-    "version 1": ({"cpu/cpu.cfs_quota_us": "300000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 3),
-    "version 1, no limit": (
-        {"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"},
-        8,
-    ),
+    "version 1": ({QUOTA: "300000\n", PERIOD: "100000\n"}, 3),
+    "version 1, no limit": ({QUOTA: "-1\n", PERIOD: "100000\n"}, 8),
     "a half": ({"cpu.max": "50000 100000\n"}, 1),
     "one and a half": ({"cpu.max": "150000 100000\n"}, 2),
     "not readable": ({"cpu.max": "much\n"}, 8),

@@ -12,6 +12,7 @@ import pytest
 from rich.console import Console
 
 from tests.support.drawn_pairs import drawn_pairs
+from tests.test_cli import Clips
 from tests.test_traces import changed
 from tests.ui.support import handmade_runs
 from tests.ui.support.handmade_runs import ANSWER, SHARES
@@ -42,15 +43,13 @@ def printed(events: Iterable[Event]) -> str:
     return str(console.file.getvalue())  # type: ignore[attr-defined]
 
 
-def judged(clips: tuple[Path, Path], path: Path, reply: Completion, swap: str = "off") -> Trace:
+def judged(clips: Clips, path: Path, reply: Completion, swap: str = "off") -> Trace:
     settings = Settings(swap=swap)  # type: ignore[arg-type]
     list(judge(VideoPair("p", *clips), ScriptedBackend([reply]), settings, trace=path))
     return load(path)
 
 
-def test_trace_result_and_terminal_have_the_probability_of_each_label(
-    clips: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_each_label_has_its_probability(clips: Clips, tmp_path: Path) -> None:
     trace = judged(clips, tmp_path / "run.json", TOLD, "on")
     assert trace.finished is not None
     assert trace.swapped is not None
@@ -71,7 +70,7 @@ def test_trace_result_and_terminal_have_the_probability_of_each_label(
     assert row.split() == ["Motion", "quality", "tie", "50", "%", "tie", "50", "%", "stable"]
 
 
-def test_nothing_is_said_where_nothing_is_known(clips: tuple[Path, Path], tmp_path: Path) -> None:
+def test_nothing_is_said_where_nothing_is_known(clips: Clips, tmp_path: Path) -> None:
     trace = judged(clips, tmp_path / "run.json", Completion(ANSWER))
     assert result_of(PAIR, trace).probabilities is None
     assert "%" not in printed(trace.events())

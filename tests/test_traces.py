@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import random
 import signal
 import subprocess
@@ -56,61 +57,56 @@ def check_refused(data: bytes) -> None:
 
 
 ORIGIN = {"prompt": "", "judge": "", "settings": {}}
-HOT = {"temperature": float("-inf")}
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        (["format"], "vr-thinker-trace/999"),
-        (["turns", 0, "number"], 7),
-        (["turns", 0, "completion", "pieces"], [1, 2, 3]),
-        (["turns", 0, "completion", "pieces"], [-1, 1]),
-        (["turns", 0, "frames", 0, "jpeg"], "PHN2Zz4="),
-        (["turns", 0, "frames", 0, "ref", "side"], 3),
-        (["finished", "stop"], "because"),
-        (["finished", "verdict", "TA"], 5),
-        (["started", "prompt"], None),
-        (["turns"], {"0": 1}),
-        (["started", "dialect"], "klingon"),
-        (["started", "clips", 0, "fps"], float("nan")),
-        (["started", "clips", 0, "frames"], 10**400),
-        (["started", "clips", 1, "frames"], -1),
-        (["turns", 0, "frames", 0, "seconds"], float("inf")),
-        (["turns", 0, "frames", 0, "until"], -0.5),
-        (["turns", 0, "frames", 0, "index"], -1),
-        (["turns", 0, "frames", 0, "index"], 2**53),
-        (["turns", 0, "frames", 0, "ref", "slot"], -1),
-        (["turns", 0, "in_view", 0, "slot"], -(10**400)),
-        (["turns", 0, "completion", "seconds"], float("nan")),
-        (["turns", 0, "completion", "new_tokens"], -5),
-        (["turns", 0, "completion", "prompt_tokens"], 10**400),
-        (["turns", 0, "completion", "reused_tokens"], -1),
-        (["turns", 0, "completion", "tokens"], [-1]),
-        (["finished", "seconds"], float("-inf")),
-        (["started", "settings", "temperature"], float("inf")),
-        (["started", "settings", "max_turns"], 99),
-        (["turns", 0, "reply", "confidence"], 0),
-        (["turns", 0, "reply", "confidence"], 77),
-        (["turns", 0, "reply", "confidence"], 10**400),
-        (["started", "branch"], {"origin": ORIGIN, "turn": 0}),
-        (["started", "branch"], {"origin": ORIGIN, "turn": 66}),
-        (["started", "branch"], {"origin": ORIGIN, "turn": 2, "frames": [-1]}),
-        (["started", "branch"], {"origin": ORIGIN, "turn": 2, "frames": [2**60]}),
-        (["started", "branch"], {"origin": ORIGIN, "turn": 2, "frames": [1] * 257}),
-        (["started", "branch"], {"origin": ORIGIN | {"settings": HOT}, "turn": 2}),
-        (["started", "branch"], {"origin": ORIGIN | {"prompt": "x" * 13_000_000}, "turn": 2}),
-        (["turns", 0, "reply", "wants"], {"indices": [10**400]}),
-        (["turns", 0, "reply", "wants"], {"indices": [1], "asked": -1}),
-        (["turns", 0, "reply", "wants"], {"indices": [1], "dropped": [float("nan")]}),
-        (["turns", 0, "reply", "wants"], {"indices": [1], "dropped": [10**400]}),
+TAMPERED: dict[str, list[Any]] = {
+    "format": ["vr-thinker-trace/999"],
+    "started.prompt": [None],
+    "started.dialect": ["klingon"],
+    "started.clips.0.fps": [math.nan],
+    "started.clips.0.frames": [-1, 10**400],
+    "started.settings.temperature": [math.inf],
+    "started.settings.max_turns": [99],
+    "started.branch": [
+        *({"origin": ORIGIN, "turn": turn} for turn in (0, 66)),
+        *({"origin": ORIGIN, "turn": 2, "frames": slots} for slots in ([-1], [2**60], [1] * 257)),
+        {"origin": ORIGIN | {"settings": {"temperature": -math.inf}}, "turn": 2},
+        {"origin": ORIGIN | {"prompt": "x" * 13_000_000}, "turn": 2},
     ],
-    ids=lambda change: ".".join(map(str, change[0])),
-)
+    "turns": [{"0": 1}],
+    "turns.0.number": [7],
+    "turns.0.frames.0.jpeg": ["PHN2Zz4="],
+    "turns.0.frames.0.seconds": [math.inf],
+    "turns.0.frames.0.until": [-0.5],
+    "turns.0.frames.0.index": [-1, 2**53],
+    "turns.0.frames.0.ref.side": [3],
+    "turns.0.frames.0.ref.slot": [-1],
+    "turns.0.in_view.0.slot": [-1, -(10**400)],
+    "turns.0.completion.pieces": [[1, 2, 3], [-1, 1]],
+    "turns.0.completion.seconds": [math.nan],
+    "turns.0.completion.new_tokens": [-5],
+    "turns.0.completion.prompt_tokens": [10**400],
+    "turns.0.completion.reused_tokens": [-1],
+    "turns.0.completion.tokens": [[-1]],
+    "turns.0.reply.confidence": [0, 77, 10**400],
+    "turns.0.reply.wants": [
+        {"indices": [10**400]},
+        {"indices": [1], "asked": -1},
+        *({"indices": [1], "dropped": [odd]} for odd in (math.nan, -math.inf, 10**400)),
+    ],
+    "finished.stop": ["because"],
+    "finished.seconds": [-math.inf],
+    "finished.verdict.TA": [5],
+}
+
+
+@pytest.mark.parametrize("place", TAMPERED)
 def test_a_trace_that_was_tampered_with_is_refused_in_one_sentence(
-    stored: bytes, change: tuple[list[Any], Any]
+    stored: bytes, place: str
 ) -> None:
-    check_refused(changed(stored, *change))
+    where = [int(key) if key.isdecimal() else key for key in place.split(".")]
+    for value in TAMPERED[place]:
+        check_refused(changed(stored, where, value))
 
 
 def test_what_a_reply_may_hold_is_read_back(stored: bytes) -> None:
@@ -125,23 +121,16 @@ def test_what_a_reply_may_hold_is_read_back(stored: bytes) -> None:
 
 LISTS = [
     (["started", "notes"], "x"),
-    (["started", "rules"], "x"),
-    (["started", "clips", 0, "notes"], "x"),
-    (["finished", "notes"], "x"),
-    (["turns", 0, "reply", "problems"], {"kind": "empty", "detail": ""}),
     (["turns", 0, "reply", "wants"], {"indices": [], "dropped": [1] * 70_000}),
     (["turns", 0, "reply", "wants"], {"indices": [1] * 70_000}),
     (["turns", 0, "in_view"], {"slot": 1, "side": 1}),
     (["turns", 0, "completion", "tokens"], 1),
-    (["turns", 0, "completion", "pieces"], 0),
     (["turns", 0, "completion", "label_tokens"], {"offset": 0, "probabilities": [0, 0, 1]}),
     (["turns", 0, "abandoned"], ""),
 ]
 
 
-@pytest.mark.parametrize(
-    ("where", "item"), LISTS, ids=[".".join(map(str, where)) for where, _ in LISTS]
-)
+@pytest.mark.parametrize(("where", "item"), LISTS, ids=str)
 def test_every_list_of_a_trace_has_a_bound(stored: bytes, where: list[Any], item: Any) -> None:
     check_refused(changed(stored, where, item if where[-1] == "wants" else [item] * 70_000))
 
@@ -251,9 +240,7 @@ LATER = {
 
 
 @pytest.mark.parametrize("where", LATER.values(), ids=LATER)
-def test_a_trace_from_before_there_was_such_a_thing_is_read(
-    stored: bytes, where: list[Any]
-) -> None:
+def test_a_trace_of_an_earlier_version_is_read(stored: bytes, where: list[Any]) -> None:
     data = json.loads(stored)
     place = reduce(lambda inner, key: inner[key], where[:-1], data)
     del place[where[-1]]

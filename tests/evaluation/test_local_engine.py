@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.evaluation.support.scripted_runs import answer, scripted_judge, write_table
+from tests.support.decoders import decoders
 from tests.support.drawn_pairs import drawn_pairs
 from tests.support.engines import BatchScript
 from vrthinker_core.backends import ScriptedBackend
@@ -24,21 +23,13 @@ from vrthinker_core.errors import BackendRefused, ServerUnavailable
 from vrthinker_core.evaluation.job import judge_rows
 from vrthinker_core.evaluation.local_engine import judge_locally, judge_pair
 from vrthinker_core.protocols import make_protocol
+from vrthinker_core.results import result as stored
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.open_dataset import read_dataset
-from vrthinker_core.results.result import (
-    RESULTS,
-    TRACES,
-    PairResult,
-    read_results,
-    table_row,
-    to_line,
-)
+from vrthinker_core.results.result import RESULTS, TRACES, PairResult
 from vrthinker_core.traces import load
 from vrthinker_core.types import Settings, Side, StopReason
 from vrthinker_core.types.wording import OUTSIDE_SCOPE
-from vrthinker_core.video import DecoderPool
-from vrthinker_core.video.process import Worker
 
 every_way = pytest.mark.parametrize("batch", [False, True], ids=["threads", "batch"])
 
@@ -83,43 +74,25 @@ def test_both_videos_may_be_unreadable(tmp_path: Path) -> None:
     assert (result.fault, result.unreadable) == ("VideoUnavailable", ())
 
 
-class WatchedPool(DecoderPool):
-    """Knows its worker processes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.workers: list[int] = []
-
-    def start_worker(self) -> Worker:
-        worker = super().start_worker()
-        self.workers.append(worker.process.pid)
-        return worker
-
-    def kill(self, video: Path) -> None:
-        """Kill the process that decodes a video."""
-        for pid in self.workers:
-            files = Path(f"/proc/{pid}/fd").iterdir()
-            if any(file.is_symlink() and file.readlink() == video for file in files):
-                os.kill(pid, signal.SIGKILL)
+def kill_decoder_of(video: str) -> None:
+    for process in decoders():
+        if any(file.path == video for file in process.open_files()):
+            process.kill()
 
 
 @pytest.mark.parametrize("swap", ["off", "on"])
 @pytest.mark.parametrize("side", Side)
-def test_a_video_that_breaks_is_known_by_its_own_side(
-    tmp_path: Path, side: Side, swap: Any
-) -> None:
+def test_a_video_that_breaks_is_known_by_its_side(tmp_path: Path, side: Side, swap: Any) -> None:
     (pair,) = some_pairs(tmp_path, 1)
     call = '<Think>t</Think><tool_call>{"name": "select_frames", "arguments": {"frame_indices": [10, 30]}}</tool_call>'
     replies = ([answer("")] if swap == "on" else []) + [call]
-    with WatchedPool() as pool:
 
-        def reply(_: object) -> str:
-            if len(replies) == 1:
-                pool.kill(Path(pair.first if side is Side.FIRST else pair.second))
-            return replies.pop(0)
+    def reply(_: object) -> str:
+        if len(replies) == 1:
+            kill_decoder_of(pair.first if side is Side.FIRST else pair.second)
+        return replies.pop(0)
 
-        backend = ScriptedBackend(reply, protocol="paired")
-        result = judge_pair(pair, backend, Settings(swap=swap), tmp_path, pool=pool)
+    result = judge_pair(pair, ScriptedBackend(reply, "paired"), Settings(swap=swap), tmp_path)
     assert (result.fault, result.unreadable, replies) == ("DecoderDied", (side,), [])
 
 
@@ -160,11 +133,11 @@ def test_a_pair_outside_the_scope_has_no_label(tmp_path: Path, batch: bool, repl
     assert result.stop is (StopReason.ANSWERED if "Answer" in reply else StopReason.NO_ANSWER)
     assert {result.verdict, result.swapped, result.confidence, result.probabilities} == {None}
     assert re.match(f"{OUTSIDE_SCOPE} .*choose another judge", result.error)
-    row = table_row(result)
+    row = stored.table_row(result)
     assert (row["outside_scope"], row["judged"]) == (True, False)
     labels = [name for name in row if name.startswith(("verdict_", "swapped_", "p_"))]
     assert {row[name] for name in labels} == {None}
-    assert b'"outside_scope":true' in to_line(result)
+    assert b'"outside_scope":true' in stored.to_line(result)
     assert load(tmp_path / result.trace).turns[-1].completion.text == reply
 
 
@@ -228,7 +201,7 @@ def test_once_cancelled_those_in_hand_end_as_cancelled(tmp_path: Path, batch: bo
     engine = partial(judge_locally, **how, cancelled=stopped)  # type: ignore[arg-type]
     for result in judge_rows(pairs, engine, "scripted", tmp_path, {}, stopped):
         results.append(result)
-    kept = list(read_results(tmp_path / RESULTS))
+    kept = list(stored.read_results(tmp_path / RESULTS))
     assert 2 <= len(kept) < 9
     assert all(result.judged and result.order for result in kept), (
         "what was broken off is not kept as a result"

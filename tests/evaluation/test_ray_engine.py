@@ -181,9 +181,7 @@ def test_a_cluster_gives_the_table_of_one_process_though_a_judge_is_killed(
     assert len(list((out / TRACES).iterdir())) == PAIRS
 
 
-def test_a_judge_that_cannot_be_opened_is_one_sentence(
-    cluster: str, pairs: list[EvaluationPair], out: Path
-) -> None:
+def test_a_judge_that_does_not_open(cluster: str, pairs: list[EvaluationPair], out: Path) -> None:
     (out / "empty.jsonl").write_text("")
     judge = f"scripted:{out / 'empty.jsonl'}"
     with pytest.raises(JudgeError, match=r"The script empty\.jsonl holds no replies\.") as told:

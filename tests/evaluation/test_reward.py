@@ -16,19 +16,11 @@ from tests.support.file_limit import open_file_limit
 from tests.support.small_clips import write_clip
 from tests.support.threads import run_in_thread, threads_started
 from tests.video.support.open_clips import pixels
-from vrthinker_core import (
-    BadInput,
-    Dimension,
-    Reward,
-    ScriptedBackend,
-    Settings,
-    StopReason,
-    areward,
-    reward,
-    reward_many,
-)
+from vrthinker_core.backends import ScriptedBackend
+from vrthinker_core.errors import BadInput
+from vrthinker_core.evaluation.reward import Reward, areward, reward, reward_many
 from vrthinker_core.traces import load
-from vrthinker_core.types import Side
+from vrthinker_core.types import Dimension, Settings, Side, StopReason
 from vrthinker_core.types.messages import Message
 from vrthinker_core.types.wording import OUTSIDE_SCOPE
 
@@ -46,24 +38,19 @@ def videos(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 def redness(messages: Sequence[Message], side: Side) -> float:
-    frame = next(
-        frame for message in messages for frame in message.frames if frame.ref.side == side
-    )
-    return float(pixels(frame)[-1, :, 0].mean())
+    frames = (frame for message in messages for frame in message.frames)
+    return float(pixels(next(each for each in frames if each.ref.side == side))[-1, :, 0].mean())
 
 
 def redder(messages: Sequence[Message]) -> str:
-    first, second = (redness(messages, side) for side in Side)
-    better = 1 if first > second else 2
+    better = 1 if redness(messages, Side.FIRST) > redness(messages, Side.SECOND) else 2
     return ANSWER.format(f"TA=0, MQ=1, VQ={better}, OA={better}")
 
 
 TRUTH = ScriptedBackend(redder, protocol="paired")
 
 
-def test_the_win_rate_is_the_share_of_the_others_that_a_video_beats(
-    videos: list[Path], tmp_path: Path
-) -> None:
+def test_a_win_rate_is_the_share_of_the_beaten(videos: list[Path], tmp_path: Path) -> None:
     found = reward("A block.", videos, TRUTH, traces=tmp_path)
     assert found.overall == found.rates[Dimension.VQ] == (2 / 3, 0.0, 1.0, 1 / 3)
     assert found.best == BEST_FIRST[0]
@@ -99,9 +86,7 @@ def test_what_was_not_said_is_none_and_never_zero(videos: list[Path], tmp_path: 
 
 
 @pytest.mark.parametrize("swap", ["off", "on"])
-def test_a_judge_outside_its_scope_says_so_and_rewards_nothing(
-    videos: list[Path], swap: Any
-) -> None:
+def test_a_judge_outside_its_scope_rewards_nothing(videos: list[Path], swap: Any) -> None:
     judge, settings = ScriptedBackend(redder, protocol="paired", scope="drawn"), Settings(swap=swap)
     awaited = run_in_thread(areward("A block.", videos[:3], judge, settings))
     for found in (reward("A block.", videos[:3], judge, settings), awaited):
@@ -145,15 +130,12 @@ def test_what_is_no_list_of_videos_and_what_judges_nothing_is_refused(videos: li
             reward_many([("A block.", videos)], TRUTH, concurrency=concurrency)  # type: ignore[arg-type]
 
 
-def test_a_folder_for_traces_may_be_named_by_its_text(videos: list[Path], tmp_path: Path) -> None:
-    reward("A block.", videos[:2], TRUTH, traces=str(tmp_path / "kept"))
-    assert load(str(tmp_path / "kept" / "group-1-videos-1-2.json")).finished is not None
-
-
-def test_a_judge_may_be_named_by_its_word(videos: list[Path], tmp_path: Path) -> None:
+def test_judge_and_folder_may_be_named_by_words(videos: list[Path], tmp_path: Path) -> None:
     script, answer = tmp_path / "script.jsonl", ANSWER.format("TA=1, MQ=1, VQ=1, OA=1")
     script.write_text(json.dumps({"reply": answer}), "utf-8")
-    assert reward("A block.", videos[:2], f"scripted:{script}").overall == (1.0, 0.0)
+    found = reward("A block.", videos[:2], f"scripted:{script}", traces=str(tmp_path / "kept"))
+    assert found.overall == (1.0, 0.0)
+    assert load(str(tmp_path / "kept" / "group-1-videos-1-2.json")).finished is not None
     with pytest.raises(BadInput, match="There is no judge"):
         reward("A block.", videos[:2], "nobody")
 

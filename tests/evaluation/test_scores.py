@@ -6,37 +6,24 @@ import random
 from fractions import Fraction
 from math import comb
 
+import numpy as np
 import pytest
 
-from tests.evaluation.support.made_results import (
-    broken,
-    failed,
-    left_out,
-    result,
-    simulate,
-    verdict,
-)
+from tests.evaluation.support import made_results as made
+from tests.evaluation.support.made_results import broken, failed, result, simulate, verdict
 from vrthinker_core.errors import BadInput
-from vrthinker_core.evaluation.agreement import (
-    COIN,
-    COIN_OF_TWO,
-    DimensionAgreement,
-    MetricComparison,
-    compare_judges,
-    mcnemar,
-)
+from vrthinker_core.evaluation import agreement
+from vrthinker_core.evaluation.agreement import IntervalEstimate, compare_judges, estimate_ratios
 from vrthinker_core.evaluation.behaviour import Calibration, PositionBias, SwapConsistency
-from vrthinker_core.evaluation.summary import summarize
+from vrthinker_core.evaluation.figures import best_baseline, share
+from vrthinker_core.evaluation.summary import PUBLISHED, published, published_remark, summarize
 from vrthinker_core.results.result import PairResult
 from vrthinker_core.types import Dimension, StopReason
 
 OA = Dimension.OA
 
 
-# -- tau, diff and tie rates ---------------------------------------------------------------------------------------------
-
-
-def overall(*results: PairResult) -> DimensionAgreement:
+def overall(*results: PairResult) -> agreement.DimensionAgreement:
     return {each.dimension: each for each in summarize(results).agreement}[OA]
 
 
@@ -73,7 +60,7 @@ def test_a_verdict_of_a_run_that_failed_does_not_count() -> None:
 
 def test_broken_rows_and_rows_left_out_stand_outside() -> None:
     rows = [result(1, "1", "1"), result(2, "2", "1")]
-    found = summarize([*rows, broken(3, "1"), left_out(4), left_out(5)])
+    found = summarize([*rows, broken(3, "1"), made.left_out(4), made.left_out(5)])
     assert found.agreement == summarize(rows).agreement
     counts = found.counts
     assert (counts.rows, counts.broken, counts.left_out, counts.pairs) == (5, 1, 2, 2)
@@ -122,7 +109,7 @@ def test_baselines_are_what_such_answers_score() -> None:
     for name, label in {"always tie": "0", "always 1": "1", "always 2": "2"}.items():
         real = overall(*[result(n, truth, label) for n, truth in enumerate(people)])
         assert (found[name].tau, found[name].diff) == (real.tau.value, real.diff.value)
-    for name, sides in {COIN: "012", COIN_OF_TWO: "12"}.items():
+    for name, sides in {agreement.COIN: "012", agreement.COIN_OF_TWO: "12"}.items():
         right = [sum(truth == side for side in sides) / len(sides) for truth in people]
         assert found[name].tau == pytest.approx(sum(right) / 6)
         assert found[name].diff == pytest.approx(sum(right[:4]) / 4)
@@ -139,9 +126,6 @@ def test_no_figure_depends_on_the_order_of_the_rows() -> None:
     shuffled = random.Random(1).sample(rows, len(rows))
     ties_first = sorted(rows, key=lambda each: each.pair.labels.OA or 0)
     assert summarize(shuffled) == summarize(ties_first) == summarize(rows)
-
-
-# -- order of the videos, contradictions, confidence, cost and groups ----------------------------------------------------
 
 
 def swap_of(*results: PairResult) -> SwapConsistency:
@@ -169,7 +153,7 @@ def test_swap_consistency_by_hand() -> None:
 @pytest.mark.parametrize(
     ("second", "shown_first", "difference"), [("2", 1.0, 1.0), ("1", 0.5, 0.0)]
 )
-def test_a_judge_likes_what_comes_first_or_sees_that_one_side_is_better(
+def test_a_favourite_place_is_told_from_a_better_side(
     second: str, shown_first: float, difference: float
 ) -> None:
     """The labels of the second order are mapped back."""
@@ -263,10 +247,9 @@ def test_generators_win_from_either_side() -> None:
     assert [(each.name, each.pairs) for each in found.generators] == [("b", 4), ("a", 5), ("c", 1)]
 
 
-# -- two judges on the same pairs ----------------------------------------------------------------------------------------
-
-
-def metric_of(first: list[PairResult], second: list[PairResult], metric: str) -> MetricComparison:
+def metric_of(
+    first: list[PairResult], second: list[PairResult], metric: str
+) -> agreement.MetricComparison:
     found = compare_judges(first, second).metrics
     return next(each for each in found if (each.dimension, each.metric) == (OA, metric))
 
@@ -298,34 +281,12 @@ def test_only_pairs_that_both_have_judged_count() -> None:
     assert found.same == ((OA, 0.5),)
 
 
-@pytest.mark.parametrize(("first", "second"), [(0, 0), (5, 0), (3, 7), (40, 25), (400, 500)])
+@pytest.mark.parametrize(("first", "second"), [(0, 0), (5, 0), (3, 7), (40, 25), (6000, 6300)])
 def test_mcnemar_is_the_sign_test(first: int, second: int) -> None:
     count = first + second
-    tail = sum(Fraction(comb(count, taken), 2**count) for taken in range(min(first, second) + 1))
-    exact = pytest.approx(float(min(Fraction(1), 2 * tail)), rel=1e-12)
-    assert mcnemar(first, second) == mcnemar(second, first) == exact
-
-
-def test_mcnemar_of_a_whole_data_set_is_exact_too() -> None:
-    # The normal approximation with correction gives 0.0070
-    assert mcnemar(6000, 6300) == pytest.approx(0.0070, abs=3e-4)
-    assert mcnemar(0, 26_500) == 0.0
-
-
-def test_a_judge_against_itself_differs_by_nothing() -> None:
-    rows = simulate(120, 60)
-    for each in compare_judges(rows, rows).metrics:
-        assert (each.difference.value, each.p) == (0.0, 1.0)
-        assert each.difference.low == -(each.difference.high or 0.0)
-        assert 0 < (each.difference.high or 0.0) < 0.15
-
-
-@pytest.mark.parametrize("pairs", [2, 5, 6])
-def test_a_difference_without_an_exception_is_as_clear_as_mcnemar_finds_it(pairs: int) -> None:
-    ones, twos = "1" * pairs, "2" * pairs
-    found = metric_of(judged(ones, ones, "a"), judged(ones, twos, "b"), "tau")
-    assert (found.difference.value, found.difference.high) == (1.0, 1.0)
-    assert (found.difference.low > 0) == (found.p < 0.05)
+    tail = sum(comb(count, taken) for taken in range(min(first, second) + 1))
+    exact = pytest.approx(float(min(Fraction(1), Fraction(2 * tail, 2**count))), rel=1e-9)
+    assert agreement.mcnemar(first, second) == agreement.mcnemar(second, first) == exact
 
 
 def test_swapping_the_judges_turns_every_figure_round() -> None:
@@ -336,6 +297,9 @@ def test_swapping_the_judges_turns_every_figure_round() -> None:
         assert mine.difference.low == pytest.approx(-(its.difference.high or 0.0))
     shuffled = [random.Random(7).sample(rows, len(rows)) for rows in (first, second)]
     assert compare_judges(*shuffled) == there
+    for each in compare_judges(first, first).metrics:
+        assert (each.difference.value, each.p) == (0.0, 1.0)
+        assert 0 < (each.difference.high or 0.0) == -(each.difference.low or 0.0) < 0.15
 
 
 def test_different_data_sets_are_refused() -> None:
@@ -343,3 +307,111 @@ def test_different_data_sets_are_refused() -> None:
         compare_judges([result(1, "1", "1")], [result(2, "1", "1")])
     with pytest.raises(BadInput, match="labels differ in 1 of the shared pairs, first in row 1"):
         compare_judges([result(1, "1", "1")], [result(1, "2", "1")])
+
+
+@pytest.mark.parametrize(
+    ("data_set", "rows", "model", "tau", "diff"),
+    [
+        ("genai-bench", 1889, "VR-Thinker 7B", 0.687, 0.823),
+        ("genai-bench", 1069, "LiFT 13B", 0.381, 0.594),
+        ("videogen-reward", 26_500, "VideoScore 7B", 0.419, 0.502),
+        ("mj-bench-video", 1085, "UnifiedReward-Think 7B", 0.628, 0.719),
+    ],
+)
+def test_the_table_is_given_for_the_whole_set(
+    data_set: str, rows: int, model: str, tau: float, diff: float
+) -> None:
+    scores = [
+        {each.model: each.value for each in published(data_set, metric, rows, 0)}
+        for metric in ("tau", "diff")
+    ]
+    assert [each[model] for each in scores] == [pytest.approx(tau), pytest.approx(diff)]
+    assert all(len(each) == 7 for each in scores)
+
+
+def test_a_part_of_a_set_or_another_set_has_none() -> None:
+    assert published("genai-bench", "tau", 60, 0) == ()
+    assert published("genai-bench", "tau", 1889, 400) == (), (
+        "videos that are missing make it another set"
+    )
+    assert published("csv", "tau", 1889, 0) == ()
+    assert "left out" in published_remark("genai-bench", 60, 0)
+    assert published_remark("csv", 60, 0) == ""
+    assert "which one" in published_remark("genai-bench", 1069, 0)
+    assert max(each.value for each in PUBLISHED["mj-bench-video", "tau"]) < 0.884
+    assert summarize([result(1, "1", "1")], data_set="genai-bench").published_tau == ()
+
+
+def test_what_a_constant_answer_scores_is_the_baseline_of_the_same_report() -> None:
+    people = ["0"] * 959 + ["1"] * 72 + ["2"] * 46
+    rows = [
+        *(result(n, label, "0") for n, label in enumerate(people)),
+        *(made.left_out(n) for n in range(1077, 1085)),
+    ]
+    summary = summarize(rows, data_set="mj-bench-video")
+    assert summary.published_tau, "it is the whole set"
+    tau, remark = share(best_baseline(summary.agreement[0]).tau), summary.published_remark
+    assert f"a tau of {tau} on the 1,077 rows that count" in remark
+    assert f"({share(959 / 1085)} with those that were hard to judge counted as wrong)" in remark
+
+
+def intervals(right: np.ndarray, prompts: np.ndarray, seed: int = 0) -> list[IntervalEstimate]:
+    """One for each row of `right`."""
+    rows = {number: (row, np.ones(len(row))) for number, row in enumerate(right)}
+    found = estimate_ratios(rows, prompts, seed=seed)
+    return [estimate for estimate in found.values() if estimate is not None]
+
+
+def coverage(estimates: list[IntervalEstimate], truth: float) -> float:
+    ends = [(each.low, each.high) for each in estimates if None not in (each.low, each.high)]
+    return float(np.mean([low <= truth <= high for low, high in ends]))  # type: ignore[operator]
+
+
+def test_an_interval_holds_the_truth_in_95_of_100_cases() -> None:
+    right = np.random.default_rng(1).random((300, 200)) < 0.7
+    assert 0.9 <= coverage(intervals(right, np.arange(200)), 0.7) <= 0.99
+
+
+def test_pairs_of_one_prompt_are_drawn_together() -> None:
+    """Eight pairs of each prompt are right together: the interval over prompts is honest, the one over rows far too narrow."""
+    whole = np.random.default_rng(2).random((300, 100)) < 0.6
+    right, prompts = np.repeat(whole, 8, axis=1), np.repeat(np.arange(100), 8)
+    assert 0.9 <= coverage(intervals(right, prompts), 0.6) <= 0.99
+    assert coverage(intervals(right, np.arange(800)), 0.6) < 0.7
+
+
+@pytest.mark.parametrize("count", [2, 6, 50])
+def test_all_right_has_the_exact_lower_end(count: int) -> None:
+    """The share below which all right has a probability under 2.5 %, and the same turned round for all wrong."""
+    [perfect] = intervals(np.ones((1, count)), np.arange(count))
+    assert (perfect.value, perfect.high) == (1.0, 1.0)
+    assert perfect.low**count == pytest.approx(0.025)
+    [wrong] = intervals(np.zeros((1, count)), np.arange(count))
+    assert (wrong.low, wrong.high) == (0.0, pytest.approx(1 - agreement.exact_end(count)))
+
+
+@pytest.mark.parametrize("count", [2, 5, 6, 50])
+@pytest.mark.parametrize("gain", [1 / 3, 1.0])
+def test_a_difference_in_all_prompts_is_clear_as_in_the_sign_test(gain: float, count: int) -> None:
+    gained, pairs = np.full(count, gain * 6), np.full(count, 6.0)
+    both = {"more": (gained, pairs), "less": (-gained, pairs)}
+    found = estimate_ratios(both, np.arange(count), least=-1.0)
+    more, less = found["more"], found["less"]
+    assert (more.low > 0) is (2 * 0.5**count < 0.05)
+    assert more.low < gain <= more.high <= 1
+    assert (less.low, less.high) == pytest.approx((-more.high, -more.low))
+
+
+def test_no_difference_in_any_prompt_is_as_unsure_on_either_side() -> None:
+    found = estimate_ratios({"none": (np.zeros(8), np.ones(8))}, np.arange(8), least=-1.0)
+    high = 1 - agreement.exact_end(8)
+    assert found == {"none": IntervalEstimate(0.0, pytest.approx(-high), pytest.approx(high))}
+
+
+def test_a_single_prompt_has_no_interval_and_nothing_below_the_line_no_figure() -> None:
+    ones = np.ones(4)
+    rows = {"one": (ones, ones), "none": (ones * 0, ones * 0)}
+    found = estimate_ratios(rows, np.zeros(4, dtype=np.int64))
+    assert found == {"one": IntervalEstimate(1.0), "none": None}
+    nothing = estimate_ratios({"none": (np.ones(0), np.ones(0))}, np.zeros(0, dtype=np.int64))
+    assert nothing == {"none": None}
