@@ -31,7 +31,7 @@ from vrthinker_core.results.result import TRACES, PairResult
 from vrthinker_core.traces import load
 from vrthinker_core.types import Settings
 
-PAIRS = 8
+PAIRS = 12
 SETTINGS = Settings(swap="on")
 LOOPBACK = "127.0.0.2"  # For 127.0.0.1 Ray puts the address that other machines reach this one at
 STORE = 80 * 2**20  # Bytes, a little more than the least that Ray takes
@@ -160,8 +160,8 @@ def test_a_cluster_gives_the_table_of_one_process_though_a_judge_is_killed(
     judge = script(out, CALL, ANSWER, pause=0.02)
     running = on_ray([missing, *pairs], out, cluster, judge, concurrency=2)
     before = [next(running), next(running)]
+    until(lambda: len(workers(cluster)) == len(list(node_files.glob("vr-thinker-*"))) == 2)
     judges, folders = workers(cluster), set(node_files.glob("vr-thinker-*"))
-    assert len(judges) == len(folders) == 2
     judges[0].kill()
     results = untimed([*before, *running])
     until(lambda: not workers(cluster))
