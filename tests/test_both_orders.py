@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain, repeat
 from pathlib import Path
 
 import pytest
 
 from tests.support.small_clips import write_clip
-from tests.test_cli import compare, run as run_command
+from tests.test_cli import LABELS, Clips, compare, run as run_command
 from tests.test_judge import ANSWER, CALL
 from tests.test_traces import changed
 from vrthinker_core.backends import ScriptedBackend
@@ -23,22 +24,8 @@ from vrthinker_core.types import Settings, Side, StopReason, VideoPair
 from vrthinker_core.types.events import Event, Finished, Started, Swapped, TextArrived, TurnEnded
 from vrthinker_core.types.messages import Message
 from vrthinker_core.types.order import check_order
-from vrthinker_core.video import DecoderPool
-from vrthinker_core.video.process import Worker
 
 BOTH = Settings(swap="on")
-
-
-class CountingPool(DecoderPool):
-    """Counts the worker processes: each opens one clip."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.started = 0
-
-    def start_worker(self) -> Worker:
-        self.started += 1
-        return super().start_worker()
 
 
 def longer_first(messages: Sequence[Message]) -> str:
@@ -49,16 +36,10 @@ def longer_first(messages: Sequence[Message]) -> str:
     return ANSWER.replace("TA=1", "TA=1" if first.rgb[0] < first.rgb[2] else "TA=2")
 
 
-def failing_when_swapped(pair: VideoPair) -> Callable[[Sequence[Message]], str]:
-    calls: list[int] = []
-
-    def script(messages: Sequence[Message]) -> str:
-        calls.append(1)
-        if len(calls) > 2:
-            raise BackendFailed("The judge's connection broke.")
-        return CALL if len(messages) == 2 else ANSWER
-
-    return script
+def failing_when_swapped() -> ScriptedBackend:
+    broken = repeat(BackendFailed("The judge's connection broke."))
+    replies = chain([CALL, ANSWER], broken)
+    return ScriptedBackend(lambda _: next(replies))
 
 
 def parts(events: Iterator[Event]) -> tuple[list[Event], list[Event]]:
@@ -99,9 +80,7 @@ def test_a_run_without_a_verdict_is_not_judged_again(pair: VideoPair) -> None:
     assert second == []
 
 
-def test_a_judge_that_names_the_first_video_flips_and_one_that_sees_the_pictures_is_stable(
-    pair: VideoPair,
-) -> None:
+def test_a_judge_of_names_flips_and_one_of_pictures_is_stable(pair: VideoPair) -> None:
     for script, words in (([ANSWER], "flips"), (longer_first, "stable")):
         first, second = parts(judge(pair, ScriptedBackend(script), BOTH))  # type: ignore[arg-type]
         check = check_order(first[-1], second[-1])  # type: ignore[arg-type]
@@ -110,40 +89,33 @@ def test_a_judge_that_names_the_first_video_flips_and_one_that_sees_the_pictures
 
 
 def test_no_video_is_opened_twice(tmp_path: Path) -> None:
-    """Not even when the files are gone by the time the second run begins."""
+    """The files are gone by the time the second run begins."""
     clips = write_clip(tmp_path / "one.mp4"), write_clip(tmp_path / "two.mp4", hue=60)
     pair = VideoPair("A block glides.", *clips)
-    with CountingPool() as pool:
-        ends = []
-        for event in judge(pair, ScriptedBackend([CALL, ANSWER]), BOTH, decoder_pool=pool):
-            last = event.event if isinstance(event, Swapped) else event
-            if isinstance(last, Finished):
-                ends.append(last.stop)
-                for path in tmp_path.glob("*.mp4"):
-                    path.unlink()
-        assert (pool.started, ends) == (2, [StopReason.ANSWERED] * 2)
+    ends = []
+    for event in judge(pair, ScriptedBackend([CALL, ANSWER]), BOTH):
+        last = event.event if isinstance(event, Swapped) else event
+        if isinstance(last, Finished):
+            ends.append(last.stop)
+            for path in tmp_path.glob("*.mp4"):
+                path.unlink()
+    assert ends == [StopReason.ANSWERED] * 2
 
 
 def test_a_batch_judges_each_pair_in_both_orders(pair: VideoPair, tmp_path: Path) -> None:
     script = ScriptedBackend([CALL, ANSWER])
     alone = list(map(timeless, judge(pair, script, BOTH)))
     together: dict[int, list[Event]] = {}
-    for position, event in judge_many(
-        [pair] * 3, script, BOTH, live=2, trace_of=lambda n: tmp_path / f"{n}.json"
-    ):
+    how = {"live": 2, "trace_of": lambda n: tmp_path / f"{n}.json"}
+    for position, event in judge_many([pair] * 3, script, BOTH, **how):  # type: ignore[arg-type]
         together.setdefault(position, []).append(timeless(event))
     assert together == {0: alone, 1: alone, 2: alone}
     assert [load(tmp_path / f"{n}.json").swapped is not None for n in range(3)] == [True] * 3
 
 
-# -- when the second run does not come to its end ------------------------------------------------------------------------
-
-
 def test_a_failing_second_run_leaves_the_first_verdict(pair: VideoPair, tmp_path: Path) -> None:
     path = tmp_path / "run.json"
-    first, second = parts(
-        judge(pair, ScriptedBackend(failing_when_swapped(pair)), BOTH, trace=path)
-    )
+    first, second = parts(judge(pair, failing_when_swapped(), BOTH, trace=path))
     assert isinstance(first[-1], Finished)
     assert first[-1].verdict is not None
     assert second[-1].stop is StopReason.FAILED
@@ -151,11 +123,14 @@ def test_a_failing_second_run_leaves_the_first_verdict(pair: VideoPair, tmp_path
     trace = load(path)
     assert trace.finished == first[-1]
     assert check_order(trace.finished, trace.swapped.finished) is None
+    shown, only_labels = run_command("replay", path), run_command("replay", path, "--json")
+    assert (shown.returncode, only_labels.returncode) == (0, 0)
+    assert shown.stdout.endswith("Order not checked: The judge's connection broke.\n")
+    assert only_labels.stderr == "Order not checked: The judge's connection broke.\n"
+    assert json.loads(only_labels.stdout) == {**LABELS, "swapped": None, "order": None}
 
 
-def test_closing_in_the_second_run_ends_it_as_cancelled_and_keeps_the_first(
-    pair: VideoPair, tmp_path: Path
-) -> None:
+def test_closing_in_the_second_run_keeps_the_first(pair: VideoPair, tmp_path: Path) -> None:
     path = tmp_path / "run.json"
     events = judge(pair, ScriptedBackend([CALL, ANSWER]), BOTH, trace=path)
     while not (isinstance(event := next(events), Swapped) and isinstance(event.event, TextArrived)):
@@ -169,9 +144,8 @@ def test_closing_in_the_second_run_ends_it_as_cancelled_and_keeps_the_first(
 def test_a_stop_in_the_second_run_is_no_verdict_of_it(pair: VideoPair) -> None:
     stopped: list[bool] = []
     ends = []
-    for event in judge(
-        pair, ScriptedBackend([CALL, ANSWER]), BOTH, cancelled=lambda: bool(stopped)
-    ):
+    script = ScriptedBackend([CALL, ANSWER])
+    for event in judge(pair, script, BOTH, cancelled=lambda: bool(stopped)):
         if isinstance(event, Swapped) and isinstance(event.event, Started):
             stopped.append(True)
         last = event.event if isinstance(event, Swapped) else event
@@ -180,11 +154,8 @@ def test_a_stop_in_the_second_run_is_no_verdict_of_it(pair: VideoPair) -> None:
     assert ends[1].verdict is None
 
 
-# -- the trace -----------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
-def stored(clips: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def stored(clips: Clips, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("trace") / "run.json"
     pair = VideoPair("A block glides.", *clips)
     live = list(judge(pair, ScriptedBackend([CALL, ANSWER]), BOTH, trace=path))
@@ -218,28 +189,22 @@ def test_a_second_run_from_a_stranger_is_checked_as_the_first_is(
         from_json(changed(stored.read_bytes(), where, value))
 
 
-@pytest.mark.parametrize("copies", [1, 40])
-def test_the_bound_on_frames_counts_both_runs(stored: Path, copies: int) -> None:
+def test_the_bound_on_frames_counts_both_runs(stored: Path) -> None:
     """Neither run alone passes it."""
-    data = json.loads(stored.read_bytes())
-    for run in (data, data["swapped"]):
-        turn = run["turns"][0]
-        run["turns"] = [
-            {**turn, "number": n + 1, "frames": (turn["frames"] * 6)[:30]} for n in range(copies)
-        ]
-    if copies == 1:
-        assert len(from_json(json.dumps(data).encode()).turns) == 1
-        return
+
+    def data_of(copies: int) -> bytes:
+        data = json.loads(stored.read_bytes())
+        for run in (data, data["swapped"]):
+            turn = run["turns"][0] | {"frames": (run["turns"][0]["frames"] * 6)[:30]}
+            run["turns"] = [{**turn, "number": n + 1} for n in range(copies)]
+        return json.dumps(data).encode()
+
+    assert len(from_json(data_of(1)).turns) == 1
     with pytest.raises(TraceError, match="shows 2400 frames"):
-        from_json(json.dumps(data).encode())
+        from_json(data_of(40))
 
 
-# -- the command line ----------------------------------------------------------------------------------------------------
-
-
-def test_swap_prints_both_verdicts_and_a_word_for_each_dimension(
-    clips: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_swap_prints_a_word_for_each_dimension(clips: Clips, tmp_path: Path) -> None:
     script = tmp_path / "script.jsonl"
     script.write_text("\n".join(json.dumps({"reply": reply}) for reply in (CALL, ANSWER)))
     trace = ("--trace", tmp_path / "run.json")
@@ -256,20 +221,6 @@ def test_swap_prints_both_verdicts_and_a_word_for_each_dimension(
     assert load(tmp_path / "run.json").swapped is not None
     again = run_command("replay", tmp_path / "run.json")
     assert (again.stdout, again.returncode) == (live.stdout, 0)
-    labels = {"TA": 1, "MQ": 0, "VQ": 2, "OA": 1}
     effects = {"TA": "flips", "MQ": "stable", "VQ": "flips", "OA": "flips"}
-    expected = {**labels, "swapped": {"TA": 2, "MQ": 0, "VQ": 1, "OA": 2}, "order": effects}
+    expected = {**LABELS, "swapped": {"TA": 2, "MQ": 0, "VQ": 1, "OA": 2}, "order": effects}
     assert json.loads(run_command("replay", tmp_path / "run.json", "--json").stdout) == expected
-
-
-def test_a_second_run_without_a_verdict_is_said_and_does_not_change_the_status(
-    pair: VideoPair, tmp_path: Path
-) -> None:
-    path = tmp_path / "run.json"
-    list(judge(pair, ScriptedBackend(failing_when_swapped(pair)), BOTH, trace=path))
-    shown, only_labels = run_command("replay", path), run_command("replay", path, "--json")
-    assert (shown.returncode, only_labels.returncode) == (0, 0)
-    assert shown.stdout.endswith("Order not checked: The judge's connection broke.\n")
-    assert only_labels.stderr == "Order not checked: The judge's connection broke.\n"
-    labels = {"TA": 1, "MQ": 0, "VQ": 2, "OA": 1}
-    assert json.loads(only_labels.stdout) == {**labels, "swapped": None, "order": None}

@@ -62,9 +62,8 @@ def branch(
     talker: Talker | None = None,
 ) -> Trace:
     plan = plan_branch(origin, turn, changes)
-    return trace_of(
-        judge_branch(plan, replace(pair, prompt=plan.prompt), ScriptedBackend(talker or Talker()))
-    )
+    judge = ScriptedBackend(talker or Talker())
+    return trace_of(judge_branch(plan, replace(pair, prompt=plan.prompt), judge))
 
 
 def content(turn: Turn) -> Turn:
@@ -82,22 +81,16 @@ def slots(turn: Turn) -> list[int]:
     [Settings(), Settings(window=0), Settings(window=1, max_turns=3), Settings(protocol="concat")],
 )
 def test_with_nothing_changed_a_branch_is_its_origin(pair: VideoPair, settings: Settings) -> None:
-    origin = run(pair, settings)
+    whole = Talker()
+    origin = trace_of(judge(pair, ScriptedBackend(whole), settings))
     assert len(origin.turns) == 3
     for turn in (1, 2, 3):
-        other = branch(origin, pair, turn)
+        other = branch(origin, pair, turn, talker=(talker := Talker()))
+        assert talker.asked == whole.asked[turn - 1 :], "the rest is not generated again"
         assert [content(each) for each in other.turns] == [content(each) for each in origin.turns]
         assert other.turns[: turn - 1] == origin.turns[: turn - 1], "taken over as they were"
         assert replace(other.finished, seconds=0) == replace(origin.finished, seconds=0)  # type: ignore[type-var]
         assert replace(other.started, branch=None) == origin.started
-
-
-def test_what_is_taken_over_is_not_generated_again(pair: VideoPair) -> None:
-    origin, talker = run(pair), Talker()
-    branch(origin, pair, 3, talker=talker)
-    whole = Talker()
-    trace_of(judge(pair, ScriptedBackend(whole)))
-    assert talker.asked == whole.asked[2:]
 
 
 def test_the_built_in_judge_goes_on_as_it_did() -> None:
@@ -109,9 +102,7 @@ def test_the_built_in_judge_goes_on_as_it_did() -> None:
     pair = VideoPair(plan.prompt, folder / "first.mp4", folder / "second.mp4")
     other = trace_of(judge_branch(plan, pair, open_backend("nano")))
     assert [content(turn) for turn in other.turns] == [content(turn) for turn in origin.turns]
-    assert other.turns[-1].completion.reused_tokens == 0, (
-        "all of the history is new to this conversation"
-    )
+    assert other.turns[-1].completion.reused_tokens == 0, "all of the history is new to it"
 
 
 def test_other_frames_are_given_as_if_the_call_had_asked_for_them(pair: VideoPair) -> None:
@@ -154,9 +145,7 @@ def test_another_memory_window_counts_from_the_branch_on(pair: VideoPair) -> Non
 
 
 @pytest.mark.parametrize("protocol", ["paired", "concat"])
-def test_another_judge_from_turn_1_is_a_plain_run_of_that_judge(
-    pair: VideoPair, protocol: str
-) -> None:
+def test_another_judge_from_turn_1_is_a_plain_run(pair: VideoPair, protocol: str) -> None:
     origin = run(pair, Settings(window=2))
     other_judge = ScriptedBackend(Talker(), protocol=protocol, name="another")  # type: ignore[arg-type]
     plan = plan_branch(origin, 1)
@@ -182,25 +171,18 @@ def test_what_can_only_begin_at_turn_1_says_so(pair: VideoPair) -> None:
         assert (refused.finished and refused.finished.error, refused.turns) == (sentence, ())
 
 
-@pytest.mark.parametrize(
-    ("turn", "changes"),
-    [
-        (0, Changes()),
-        (9, Changes()),
-        (1, Changes(frames=(4,))),
-        (2, Changes(frames=(128,))),
-        (2, Changes(frames=(4, 4))),
-        (2, Changes(frames=(-1,))),
-        (2, Changes(frames=tuple(range(13)))),
-        (2, Changes(frames=(10**400,))),
-        (2, Changes(window=-1)),
-        (2, Changes(frames=(16, 48))),
-        (3, Changes(frames=(10,))),
-    ],
-)
-def test_what_cannot_be_is_refused_in_one_sentence(
-    pair: VideoPair, turn: int, changes: Changes
-) -> None:
+REFUSED = [
+    *((turn, NOTHING) for turn in (0, 9)),
+    (1, Changes(frames=(4,))),
+    *((2, Changes(frames=frames)) for frames in ((128,), (4, 4), (-1,), tuple(range(13)))),
+    *((2, Changes(frames=frames)) for frames in ((10**400,), (16, 48))),
+    (2, Changes(window=-1)),
+    (3, Changes(frames=(10,))),
+]
+
+
+@pytest.mark.parametrize(("turn", "changes"), REFUSED)
+def test_what_cannot_be_is_refused(pair: VideoPair, turn: int, changes: Changes) -> None:
     with pytest.raises(BadInput, match=r"^[A-Z].*\.$"):
         plan_branch(run(pair), turn, changes)
 
@@ -228,20 +210,9 @@ def test_a_branch_of_a_branch_and_its_trace_read_back(pair: VideoPair, tmp_path:
     path = tmp_path / "trace.json"
     events = list(judge_branch(plan, pair, ScriptedBackend(Talker()), trace=path))
     second = load(path)
-    assert list(second.events()) == events, (
-        "a replay yields the events of the live run, those of the taken-over turns too"
-    )
+    assert list(second.events()) == events, "those of the taken-over turns too"
     assert second.started.branch.origin.name == "from turn 2, with frames 4, 9"
     assert from_json(to_json(second)) == second
-
-
-def test_a_video_that_cannot_be_read_ends_a_branch_as_any_run(
-    pair: VideoPair, tmp_path: Path
-) -> None:
-    gone = replace(pair, second=tmp_path / "none.mp4")
-    refused = trace_of(judge_branch(plan_branch(run(pair), 2), gone, ScriptedBackend([ANSWER])))
-    assert refused.finished.stop is StopReason.FAILED
-    assert refused.started.branch is not None
 
 
 def test_a_branch_that_is_stopped_while_it_takes_turns_over_is_cancelled(pair: VideoPair) -> None:

@@ -14,12 +14,8 @@ from vrthinker_core.judge import judge
 from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.types.events import Finished, StopReason, Turn, TurnEnded
 
-CASES = [
-    json.loads(line)
-    for line in (Path(__file__).parent / "conformance" / "dialogues.jsonl")
-    .read_text("utf-8")
-    .splitlines()
-]
+LINES = (Path(__file__).parent / "conformance" / "dialogues.jsonl").read_text("utf-8")
+CASES = [json.loads(line) for line in LINES.splitlines()]
 
 
 def status(end: Finished) -> str:

@@ -25,20 +25,8 @@ FOLDERS = sorted(path.parent for path in EXAMPLES.glob("*/trace.json"))
 every_example = pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 
 CONCLUSION = re.compile(r"so (?:[Vv]ideo ([12]) is better|they tie|neither is better)")
-COMPARED = re.compile(
-    r"^(TA|VQ|MQ)(?: \([^)]*\))?: video 1(?: is| has)? ([^,]+), video 2(?: is| has)? ([^,]+), so (neither|video [12]) is better",
-    re.MULTILINE,
-)
-SO_FAR = re.compile(r"so far(?: video \d:)? ([^,;.]+), ([^,;.]+)[;.]")
-FACT = re.compile(r"^(?!TA|VQ|MQ|OA)[^:]+: video 1 ([^;]+); video 2 ([^.]+)\.$", re.MULTILINE)
-COUNTED = (
-    "no fact wrong",
-    "one fact wrong",
-    *(f"{count} facts wrong" for count in ("two", "three", "four")),
-)
 WEIGHTS = {Dimension.TA: 1.5, Dimension.VQ: 1, Dimension.MQ: 1}
 """Of the drawn world: what its overall labels are made of."""
-MAX_BYTES = 3_000_000
 
 
 def by_the_built_in_judge(trace: Trace) -> bool:
@@ -58,56 +46,15 @@ def test_every_frame_that_is_named_was_given_or_asked_for(folder: Path) -> None:
     for turn in trace.turns:
         known |= {frame.number for frame in turn.frames} | asked_for(turn)
         reply = turn.reply
-        named = {
-            number
-            for text in (reply.snapshot, reply.think)
-            for number in re.findall(r"(?:#|frames? )(\d+)", text)
-        }
+        written = f"{reply.snapshot} {reply.think}"
+        named = set(re.findall(r"(?:#|frames? )(\d+)", written))
         assert named <= known
         if by_the_built_in_judge(trace):
-            noted = [
-                [fact.frame for fact in video.frames] for video in read_frame_facts(reply.snapshot)
-            ]
+            videos = read_frame_facts(reply.snapshot)
+            noted = [[fact.frame for fact in video.frames] for video in videos]
             shown = list(dict.fromkeys(frame.number for frame in turn.frames))
-            assert noted in ([shown, shown], [shown[: len(noted[0])], shown[len(noted[0]) :]]), (
-                "each is noted once, in its order"
-            )
-
-
-@every_example
-def test_every_conclusion_follows_from_what_stands_before_it(folder: Path) -> None:
-    trace = load(folder / "trace.json")
-    if not by_the_built_in_judge(trace):
-        return
-    wrong = [0.0, 0.0]
-    for turn in trace.turns:
-        reply = turn.reply
-        said = {
-            dimension: (first, second)
-            for dimension, first, second, _ in COMPARED.findall(reply.think)
-        }
-        assert list(said) == ["TA", "VQ", "MQ"]
-        if facts := FACT.findall(reply.think):
-            sides = [[fact[side] for fact in facts] for side in (0, 1)]
-            wrong = [
-                sum(each.endswith("not as asked") for each in side) + side.count("none") / 3
-                for side in sides
-            ]
-        assert [COUNTED.index(count) for count in said["TA"]] == wrong
-        so_far = SO_FAR.findall(reply.snapshot)
-        assert [said["VQ"], said["MQ"]] == [tuple(each) for each in zip(*so_far, strict=True)]
-        for dimension, first, second, better in COMPARED.findall(reply.think):
-            flaws = (
-                wrong
-                if dimension == "TA"
-                else [each not in ("clear", "moves smoothly") for each in (first, second)]
-            )
-            assert (
-                better
-                == {-1: "video 1", 0: "neither", 1: "video 2"}[
-                    (flaws[0] > flaws[1]) - (flaws[0] < flaws[1])
-                ]
-            ), said
+            halves = [shown[: len(noted[0])], shown[len(noted[0]) :]]
+            assert noted in ([shown, shown], halves), "each is noted once, in its order"
 
 
 @every_example
@@ -123,10 +70,8 @@ def test_the_last_words_about_each_dimension_say_its_label(folder: Path) -> None
 
 
 def weighed(labels: Mapping[Dimension, int | None]) -> int:
-    balance = sum(
-        weight * {0: 0, 1: -1, 2: 1}[labels[dimension] or 0]
-        for dimension, weight in WEIGHTS.items()
-    )
+    signs = {None: 0, 0: 0, 1: -1, 2: 1}
+    balance = sum(weight * signs[labels[dimension]] for dimension, weight in WEIGHTS.items())
     return (balance < 0) + 2 * (balance > 0)
 
 
@@ -138,22 +83,10 @@ def test_an_example_holds_the_very_videos_it_compared(folder: Path) -> None:
     ]
 
 
-def test_the_frame_facts_of_the_built_in_judge_alone_are_read_as_a_table() -> None:
-    for folder in FOLDERS:
-        trace = load(folder / "trace.json")
-        for turn in trace.turns:
-            assert bool(read_frame_facts(turn.reply.snapshot)) == by_the_built_in_judge(trace)
-
-
 @pytest.mark.parametrize(
     "snapshot",
-    [
-        "",
-        "Video 1: a ball.\nVideo 2: a cube.",
-        "Video 1: 21 20 7 clear first: clear smooth",
-        "Video 1: 1 2 3\n" * 9_999,
-        "\x00" * 99_999,
-    ],
+    ["", "Video 1: a ball.\nVideo 2: a cube.", "Video 1: 1 2 3\n" * 9_999, "\x00" * 99_999],
+    ids=len,
 )
 def test_other_snapshots_are_no_table(snapshot: str) -> None:
     assert read_frame_facts(snapshot) == ()
@@ -171,21 +104,6 @@ def test_cards_say_what_is_learnt_and_not_the_verdict(tmp_path: Path) -> None:
         assert not re.search(
             r"video [12]\b|better|equal(ly)? good|\btie\b|wrong|blurry|jitter", text, re.IGNORECASE
         ), text
-
-
-def test_rows_hold_what_they_promise() -> None:
-    traces = [
-        load(folder / "trace.json") for folder in FOLDERS if folder.name.startswith("protocol-")
-    ]
-    assert any(turn.forced for trace in traces for turn in trace.turns)
-    wants = [turn.reply.wants for trace in traces for turn in trace.turns if turn.reply.wants]
-    assert any(want.dropped for want in wants)
-    assert any(want.truncated for want in wants)
-    assert {trace.started.dialect for trace in traces} == {"paired", "concat"}
-
-
-def test_the_examples_are_small() -> None:
-    assert sum(path.stat().st_size for path in EXAMPLES.rglob("*") if path.is_file()) < MAX_BYTES
 
 
 def test_no_script_is_taken_for_a_judge_and_footage_names_its_owner() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from rich.console import Console
 
 from tests.support.drawn_pairs import drawn_pairs
+from tests.test_cli import Clips
 from tests.test_traces import changed
 from tests.ui.support import handmade_runs
 from tests.ui.support.handmade_runs import ANSWER, SHARES
@@ -43,15 +43,13 @@ def printed(events: Iterable[Event]) -> str:
     return str(console.file.getvalue())  # type: ignore[attr-defined]
 
 
-def judged(clips: tuple[Path, Path], path: Path, reply: Completion, swap: str = "off") -> Trace:
+def judged(clips: Clips, path: Path, reply: Completion, swap: str = "off") -> Trace:
     settings = Settings(swap=swap)  # type: ignore[arg-type]
     list(judge(VideoPair("p", *clips), ScriptedBackend([reply]), settings, trace=path))
     return load(path)
 
 
-def test_trace_result_and_terminal_have_the_probability_of_each_label(
-    clips: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_each_label_has_its_probability(clips: Clips, tmp_path: Path) -> None:
     trace = judged(clips, tmp_path / "run.json", TOLD, "on")
     assert trace.finished is not None
     assert trace.swapped is not None
@@ -72,7 +70,7 @@ def test_trace_result_and_terminal_have_the_probability_of_each_label(
     assert row.split() == ["Motion", "quality", "tie", "50", "%", "tie", "50", "%", "stable"]
 
 
-def test_nothing_is_said_where_nothing_is_known(clips: tuple[Path, Path], tmp_path: Path) -> None:
+def test_nothing_is_said_where_nothing_is_known(clips: Clips, tmp_path: Path) -> None:
     trace = judged(clips, tmp_path / "run.json", Completion(ANSWER))
     assert result_of(PAIR, trace).probabilities is None
     assert "%" not in printed(trace.events())
@@ -98,17 +96,9 @@ def test_probabilities_change_sides_with_the_labels() -> None:
 
 
 HOSTILE: list[tuple[list[Any], Any]] = [
-    (["offset"], -1),
-    (["offset"], len(ANSWER)),
-    (["offset"], 10**400),
-    (["offset"], 1.5),
-    (["probabilities"], [0.5, 0.5]),
-    (["probabilities"], [0.1] * 4),
-    (["probabilities", 0], -0.1),
-    (["probabilities", 1], 1.1),
-    (["probabilities", 2], float("nan")),
-    (["probabilities", 2], float("inf")),
-    (["probabilities"], [0.5, 0.5, 0.5]),
+    *((["offset"], offset) for offset in (-1, len(ANSWER), 10**400, 1.5)),
+    *((["probabilities"], shares) for shares in ([0.5, 0.5], [0.1] * 4, [0.5, 0.5, 0.5])),
+    *((["probabilities", 1], share) for share in (-0.1, 1.1, float("nan"), float("inf"))),
 ]
 
 
@@ -121,36 +111,25 @@ def test_a_trace_with_probabilities_that_cannot_be_is_refused(where: list[Any], 
 
 
 def test_labels_and_reasoning_of_a_trace_have_bounds() -> None:
-    data = json.loads(to_json(handmade_runs.telling_probabilities()))
-    completion = data["turns"][-1]["completion"]
-    turn = {**data["turns"][0], "completion": {**completion, "label_tokens": [7] * 70_000}}
-    with pytest.raises(TraceError):
-        from_json(json.dumps({**data, "turns": [turn]}).encode())
-    completion["reasoning"] = "x" * 13_000_000
-    with pytest.raises(TraceError, match="characters"):
-        from_json(json.dumps(data).encode())
+    told = to_json(handmade_runs.telling_probabilities())
+    for name, value in (("label_tokens", [7] * 70_000), ("reasoning", "x" * 13_000_000)):
+        with pytest.raises(TraceError):
+            from_json(changed(told, ["turns", -1, "completion", name], value))
 
 
-@pytest.mark.parametrize(
-    ("share", "said"),
-    [
-        (0, "<1 %"),
-        (0.004, "<1 %"),
-        (0.006, "1 %"),
-        (0.934, "93 %"),
-        (0.994, "99 %"),
-        (0.9999, ">99 %"),
-        (1, ">99 %"),
-    ],
-)
-def test_a_percentage_is_never_rounded_to_never_or_always(share: float, said: str) -> None:
-    assert percent(share) == said
+SAID = {0: "<1", 0.004: "<1", 0.006: "1", 0.934: "93", 0.994: "99", 0.9999: ">99", 1: ">99"}
+
+
+def test_a_percentage_is_never_rounded_to_never_or_always() -> None:
+    assert {share: percent(share) for share in SAID} == {
+        share: f"{said} %" for share, said in SAID.items()
+    }
 
 
 def test_nano_tells_how_likely_each_label_of_its_verdict_was(tmp_path: Path) -> None:
     """The whole way, with a model: every label has a probability, the label written is the likeliest, and the file grows little."""
     path = tmp_path / "run.json"
-    (pair,) = drawn_pairs(1, 5, tmp_path / "drawn")
+    (pair,) = drawn_pairs(1, 5, tmp_path / "drawn", 112)
     list(judge(pair, TransformersBackend.load(str(NANO)), Settings(max_turns=1), trace=path))
     trace = load(path)
     told = result_of(PAIR, trace).probabilities or {}

@@ -3,50 +3,36 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import av
 import numpy as np
 import pytest
 
 from tests.support.drawn_pairs import drawn_pairs
-from tests.test_cli import run
-from vrthinker_core import (
-    Backend,
-    Finished,
-    ScriptedBackend,
-    Settings,
-    StopReason,
-    VideoPair,
-    judge,
-    open_backend,
-)
+from tests.test_cli import Clips, run
+from vrthinker_core.backends import Backend, ScriptedBackend, open_backend
 from vrthinker_core.drawn.facts import name_thing, write_prompt
 from vrthinker_core.drawn.world import FULL, SIMPLE, World, draw_facts
 from vrthinker_core.errors import CheckpointError
 from vrthinker_core.evaluation.reward import ComparedVideos
+from vrthinker_core.judge import judge
 from vrthinker_core.protocols.frame_facts import asked_scene
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import result_of
 from vrthinker_core.traces import load, to_json
-from vrthinker_core.types.events import Swapped
+from vrthinker_core.types import Settings, StopReason, VideoPair
+from vrthinker_core.types.events import Finished, Swapped
 from vrthinker_core.types.wording import ODD_PROMPT, OUTSIDE_SCOPE
 from vrthinker_core.ui.api import run_json
 from vrthinker_core.ui.routes import render_report
 from vrthinker_core.ui.view import RunView
 from vrthinker_core.video.timeline import claims_drawn
 
-CLIPS = Path(os.environ.get("VRT_CLIPS", "no clips"))
 NULLS = dict.fromkeys(("TA", "MQ", "VQ", "OA"))
-REAL_PROMPTS = (
-    "A red cube moves left across the grass.",
-    "a unicorn, pixar, disney; 8k, ultra detailed, cinematic light " * 8,
-    "猫",
-)
-
 FACTS = "#16 at 1%,2% clear; #48 at 1%,2% clear, moves; #80 at 1%,2% noisy, jumps; #112 at 1%,2% clear, moves; "
 HALF_UNDERSTOOD = (
     "A red ball.",
@@ -54,13 +40,13 @@ HALF_UNDERSTOOD = (
     "A cube moves left across the sand.",
     "A red cube moves left.",
     "Left across the sand moves a red cube.",
-    "A Red Cube Moves Left Across The Sand.",
     "A red cube moves left across the sand. Ein Hund läuft.",
     "A red cube moves left across the sand at night, cinematic, 4k",
     "On sand, a red cube moves left on grass.",
 )
 SENTENCES = [ODD_PROMPT.rstrip("."), OUTSIDE_SCOPE.rstrip(".")]
 
+UNDERSTOOD = "A red cube moves left across the wood."
 ASKED = "The prompt asks for a red cube moving left on wood.\n"
 FIRST = f"Video 1 shows an orange ball and two red cubes moving away: {FACTS}so far noisy at #80, jumps at #80.\n"
 SECOND = (
@@ -76,7 +62,7 @@ def nano() -> Backend:
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> VideoPair:
-    return drawn_pairs(1, 5, tmp_path_factory.mktemp("drawn"))[0]
+    return drawn_pairs(1, 5, tmp_path_factory.mktemp("drawn"), 112)[0]
 
 
 DEFAULTS, ONE_TURN = Settings(), Settings(max_turns=1)
@@ -88,6 +74,12 @@ def end_of(
     *_, last = judge(pair, backend, settings, trace=trace)
     assert isinstance(last, Finished)
     return last
+
+
+def end_of_notes(pair: VideoPair, notes: str, **how: Any) -> Finished:
+    """The end of a run in which a judge for drawn scenes notes this and answers."""
+    reply = f"<Snapshot>\n{notes}</Snapshot>{ANSWER}"
+    return end_of(pair, ScriptedBackend([reply], scope="drawn"), **how)
 
 
 def copied(source: Path | str, target: Path, *, encode: bool, comment: str | None = None) -> Path:
@@ -111,51 +103,41 @@ def copied(source: Path | str, target: Path, *, encode: bool, comment: str | Non
 
 
 @pytest.mark.parametrize("protocol", ["paired", "concat"])
-def test_drawn_clips_have_a_verdict_in_both_orders(
-    nano: Backend, drawn: VideoPair, protocol: str
-) -> None:
+def test_drawn_clips_have_a_verdict(nano: Backend, drawn: VideoPair, protocol: str) -> None:
+    settings = Settings(protocol=protocol, swap="on", max_turns=1)  # type: ignore[arg-type]
     ends = [
         event.event if isinstance(event, Swapped) else event
-        for event in judge(drawn, nano, Settings(protocol=protocol, swap="on"))  # type: ignore[arg-type]
+        for event in judge(drawn, nano, settings)
         if isinstance(getattr(event, "event", event), Finished)
     ]
     assert [(end.verdict is not None, end.outside_scope) for end in ends] == [(True, False)] * 2  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize(
-    "how", ["encoded anew", "with another comment", "with the comment of a drawn one"]
-)
-def test_a_clip_that_was_changed_is_outside(
-    nano: Backend, drawn: VideoPair, clips: tuple[Path, Path], tmp_path: Path, how: str
+def test_a_changed_clip_is_outside_and_one_that_was_copied_is_not(
+    drawn: VideoPair, clips: Clips, tmp_path: Path
 ) -> None:
-    other = tmp_path / "other.mp4"
-    if how == "encoded anew":
-        copied(drawn.first, other, encode=True)
-    elif how == "with another comment":
-        said = "drawn world 1: seed 5, pair 0, video 1, 224 px"
-        copied(drawn.first, other, encode=False, comment=said)
-    else:
-        with av.open(str(drawn.first)) as video:
-            copied(clips[0], other, encode=True, comment=video.metadata["comment"])
-    for pair in (replace(drawn, first=other), replace(drawn, second=other)):
-        end = end_of(pair, nano, ONE_TURN)
+    drawn = replace(drawn, prompt=UNDERSTOOD)
+    with av.open(str(drawn.first)) as video:
+        mark = video.metadata["comment"]
+    said = "drawn world 1: seed 5, pair 0, video 1, 112 px"
+    changed = [
+        copied(drawn.first, tmp_path / "anew.mp4", encode=True),
+        copied(drawn.first, tmp_path / "unmarked.mp4", encode=False, comment=said),
+        copied(clips[0], tmp_path / "marked.mp4", encode=True, comment=mark),
+    ]
+    pairs = [replace(drawn, **{side: file}) for file in changed for side in ("first", "second")]
+    for pair in pairs:
+        end = end_of_notes(pair, ASKED + FIRST + SECOND)
         assert (end.verdict, end.outside_scope) == (None, True)
+    same = replace(drawn, first=copied(drawn.first, tmp_path / "same.mp4", encode=False))
+    assert not end_of_notes(same, ASKED + FIRST + SECOND).outside_scope
 
 
-def test_a_mark_is_found_before_anything_is_decoded(
-    drawn: VideoPair, clips: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_a_mark_is_found_without_decoding(drawn: VideoPair, clips: Clips, tmp_path: Path) -> None:
     again = copied(drawn.first, tmp_path / "again.mp4", encode=True, comment="none")
     (empty := tmp_path / "empty.mp4").touch()
     files = (Path(drawn.first), Path(drawn.second), again, *clips, empty)
     assert [claims_drawn(file) for file in files] == [True, True, False, False, False, False]
-
-
-def test_the_same_packets_in_another_file_are_still_the_drawn_clip(
-    nano: Backend, drawn: VideoPair, tmp_path: Path
-) -> None:
-    other = replace(drawn, first=copied(drawn.first, tmp_path / "other.mp4", encode=False))
-    assert end_of(other, nano).verdict == end_of(drawn, nano).verdict is not None
 
 
 @pytest.mark.parametrize(
@@ -168,54 +150,41 @@ def test_the_same_packets_in_another_file_are_still_the_drawn_clip(
         (ASKED.replace("cube", "dragon") + FIRST + SECOND, False),
         (ASKED + FIRST.replace("#112 at 1%,2% clear, moves; ", "") + SECOND, False),
         (ASKED + FIRST.replace("#112", "#102") + SECOND, False),
-        (
-            ASKED
-            + FIRST
-            + SECOND.replace("three blue cones moving closer", "a real scene and its light"),
-            False,
-        ),
+        (ASKED + FIRST + SECOND.replace("three blue cones moving closer", "a real scene"), False),
         (ASKED + FIRST, False),
         (ASKED + FIRST + SECOND + "And a cat.", False),
         (FIRST + SECOND, False),
         ("", False),
     ],
 )
-def test_the_first_notes_must_read_whole_as_a_drawn_scene(
+def test_first_notes_must_read_as_drawn(
     drawn: VideoPair, tmp_path: Path, notes: str, inside: bool
 ) -> None:
-    reply = f"<Snapshot>\n{notes}</Snapshot>{ANSWER}"
-    drawn = replace(drawn, prompt="A red cube moves left across the wood.")
-    end = end_of(drawn, ScriptedBackend([reply], scope="drawn"), trace=tmp_path / "run.json")
+    drawn, path = replace(drawn, prompt=UNDERSTOOD), tmp_path / "run.json"
+    end = end_of_notes(drawn, notes, trace=path)
     assert (end.verdict is not None, end.outside_scope) == (inside, not inside)
-    assert load(tmp_path / "run.json").turns[0].reply.verdict is not None, (
-        "what the judge wrote is kept"
-    )
-    assert end_of(drawn, ScriptedBackend([reply])).verdict is not None, (
-        "a judge for all videos is not asked"
-    )
+    assert load(path).turns[0].reply.verdict is not None, "what the judge wrote is kept"
+    for_all = ScriptedBackend([f"<Snapshot>\n{notes}</Snapshot>{ANSWER}"])
+    assert end_of(drawn, for_all).verdict is not None, "a judge for all videos is not asked"
 
 
 @pytest.mark.parametrize("prompt", HALF_UNDERSTOOD)
-def test_a_prompt_that_is_half_understood_has_no_verdict(
-    nano: Backend, drawn: VideoPair, prompt: str
-) -> None:
-    end = end_of(replace(drawn, prompt=prompt), nano, ONE_TURN)
-    assert (end.verdict, end.outside_scope) == (None, True)
+def test_a_prompt_that_is_half_understood_has_no_verdict(drawn: VideoPair, prompt: str) -> None:
+    end = end_of_notes(replace(drawn, prompt=prompt), f"The prompt asks for .\n{FIRST}{SECOND}")
+    assert (asked_scene(prompt), end.verdict, end.outside_scope) == ("", None, True)
 
 
 @pytest.mark.parametrize("world", [SIMPLE, FULL], ids=["simple", "full"])
 def test_each_prompt_of_the_drawn_worlds_is_read_as_its_scene(world: World) -> None:
     rng = np.random.default_rng(1)
-    for facts in (draw_facts(rng, world) for _ in range(500)):
+    for facts in (draw_facts(rng, world) for _ in range(200)):
         prompt, ground = write_prompt(rng, facts), facts.ground.replace("photo", "a photo")
         things = " and ".join(map(name_thing, facts.things))
         for written in (prompt, prompt.lower(), f" {prompt}  ", prompt.replace(" on ", " on the ")):
             assert asked_scene(written) == f"{things} moving {facts.direction} on {ground}"
 
 
-def test_every_face_tells_an_odd_prompt_from_real_videos(
-    nano: Backend, drawn: VideoPair, tmp_path: Path
-) -> None:
+def test_every_face_says_why(nano: Backend, drawn: VideoPair, tmp_path: Path) -> None:
     end_of(replace(drawn, prompt="A red ball."), nano, ONE_TURN, trace=tmp_path / "0.json")
     odd = load(tmp_path / "0.json")
     clips = tuple(replace(clip, drawn=False) for clip in odd.started.clips if clip)
@@ -246,19 +215,16 @@ def test_however_the_run_ends_it_is_outside(pair: VideoPair, reply: str, stop: S
     assert (end.stop, end.verdict, end.outside_scope) == (stop, None, True)
 
 
-@pytest.mark.skipif(not CLIPS.is_dir(), reason="VRT_CLIPS names no folder of clips")
-@pytest.mark.parametrize("prompt", REAL_PROMPTS, ids=range(len(REAL_PROMPTS)))
-def test_real_videos_have_no_verdict_whatever_the_prompt(nano: Backend, prompt: str) -> None:
-    videos = (CLIPS / f"pair04_girl_dragon_{side}.mp4" for side in "ab")
-    end = end_of(VideoPair(prompt, *videos), nano, ONE_TURN)
-    assert (end.verdict, end.outside_scope) == (None, True)
-
-
-def test_the_command_line_prints_nulls_says_why_and_exits_with_3(
-    clips: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_the_command_line_exits_with_3(clips: Clips, tmp_path: Path) -> None:
     trace = tmp_path / "run.json"
-    options = ("--prompt", REAL_PROMPTS[0], "--judge", "nano", "--max-turns", "1")
+    options = (
+        "--prompt",
+        "A red cube moves left across the grass.",
+        "--judge",
+        "nano",
+        "--max-turns",
+        "1",
+    )
     plain = run("compare", *clips, *options, "--trace", trace)
     assert plain.returncode == 3
     assert "cannot judge real videos" in plain.stdout
@@ -271,20 +237,16 @@ def test_the_command_line_prints_nulls_says_why_and_exits_with_3(
 
 
 def test_the_scope_belongs_to_the_checkpoint(nano: Backend, tmp_path: Path) -> None:
-    folder = tmp_path / "mine"
-    folder.mkdir()
     for path in Path("assets/nano").resolve().iterdir():
-        (folder / path.name).symlink_to(path)
-    said = json.loads((folder / "vrthinker.json").read_text())
-    marker = folder / "vrthinker.json"
-    scopes = {}
+        if path.name != "vrthinker.json":
+            (tmp_path / path.name).symlink_to(path)
+    said = json.loads(Path("assets/nano/vrthinker.json").read_text())
     said.pop("scope")
-    for scope in ("drawn", None, "cats"):
-        marker.unlink()
-        marker.write_text(json.dumps(said | ({"scope": scope} if scope else {})))
-        try:
-            scopes[scope] = open_backend(f"hf:{folder}").scope
-        except CheckpointError as error:
-            scopes[scope] = str(error)
-    assert (nano.scope, scopes["drawn"], scopes[None]) == ("drawn", "drawn", "any")
-    assert "'cats'" in scopes["cats"]
+
+    def opened(**scope: str) -> Backend:
+        (tmp_path / "vrthinker.json").write_text(json.dumps(said | scope))
+        return open_backend(f"hf:{tmp_path}")
+
+    assert (nano.scope, opened(scope="drawn").scope, opened().scope) == ("drawn", "drawn", "any")
+    with pytest.raises(CheckpointError, match="'cats'"):
+        opened(scope="cats")

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import random
 import signal
 import subprocess
 import sys
-import time
 import tracemalloc
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 
+from tests.support.waiting import until
 from tests.test_judge import ANSWER
 from tests.ui.support import handmade_runs
 from vrthinker_core.backends import ScriptedBackend
@@ -40,9 +42,7 @@ def stored(clips: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -
 def changed(stored: bytes, where: Sequence[Any], value: Any) -> bytes:
     """The stored trace with another value in one place."""
     data = json.loads(stored)
-    place = data
-    for key in where[:-1]:
-        place = place[key]
+    place = reduce(lambda inner, key: inner[key], where[:-1], data)
     place[where[-1]] = value
     return json.dumps(data).encode()
 
@@ -57,63 +57,56 @@ def check_refused(data: bytes) -> None:
 
 
 ORIGIN = {"prompt": "", "judge": "", "settings": {}}
-HOT = {"temperature": float("-inf")}
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        (["format"], "vr-thinker-trace/999"),
-        (["turns", 0, "number"], 7),
-        (["turns", 0, "completion", "pieces"], [1, 2, 3]),
-        (["turns", 0, "completion", "pieces"], [-1, 1]),
-        (["turns", 0, "frames", 0, "jpeg"], "PHN2Zz4="),
-        (["turns", 0, "frames", 0, "ref", "side"], 3),
-        (["finished", "stop"], "because"),
-        (["finished", "verdict", "TA"], 5),
-        (["started", "prompt"], None),
-        (["turns"], {"0": 1}),
-        (["started", "dialect"], "klingon"),
-        (["started", "clips", 0, "fps"], float("nan")),
-        (["started", "clips", 1, "frames"], -1),
-        (["turns", 0, "frames", 0, "seconds"], float("inf")),
-        (["turns", 0, "frames", 0, "until"], -0.5),
-        (["turns", 0, "frames", 0, "index"], -1),
-        (["turns", 0, "frames", 0, "ref", "slot"], -1),
-        (["turns", 0, "in_view", 0, "slot"], -1),
-        (["turns", 0, "completion", "seconds"], float("nan")),
-        (["finished", "seconds"], float("-inf")),
-        (["started", "settings", "temperature"], float("inf")),
-        (["started", "settings", "max_turns"], 99),
-        (["started", "clips", 0, "frames"], 10**400),
-        (["turns", 0, "frames", 0, "index"], 2**53),
-        (["turns", 0, "in_view", 0, "slot"], -(10**400)),
-        (["turns", 0, "completion", "new_tokens"], -5),
-        (["turns", 0, "completion", "prompt_tokens"], 10**400),
-        (["turns", 0, "completion", "reused_tokens"], -1),
-        (["turns", 0, "completion", "tokens"], [-1]),
-        (["turns", 0, "reply", "confidence"], 77),
-        (["turns", 0, "reply", "confidence"], 0),
-        (["started", "branch"], {"origin": ORIGIN, "turn": 0}),
-        (["started", "branch"], {"origin": ORIGIN, "turn": 66}),
-        (["started", "branch"], {"origin": ORIGIN, "turn": 2, "frames": [-1]}),
-        (["started", "branch"], {"origin": ORIGIN, "turn": 2, "frames": [2**60]}),
-        (["started", "branch"], {"origin": ORIGIN, "turn": 2, "frames": [1] * 257}),
-        (["started", "branch"], {"origin": ORIGIN | {"settings": HOT}, "turn": 2}),
-        (["started", "branch"], {"origin": ORIGIN | {"prompt": "x" * 13_000_000}, "turn": 2}),
-        (["turns", 0, "reply", "confidence"], 10**400),
-        (["turns", 0, "reply", "wants"], {"indices": [10**400]}),
-        (["turns", 0, "reply", "wants"], {"indices": [1], "asked": -1}),
-        (["turns", 0, "reply", "wants"], {"indices": [1], "dropped": [float("nan")]}),
-        (["turns", 0, "reply", "wants"], {"indices": [1], "dropped": [float("-inf")]}),
-        (["turns", 0, "reply", "wants"], {"indices": [1], "dropped": [10**400]}),
+TAMPERED: dict[str, list[Any]] = {
+    "format": ["vr-thinker-trace/999"],
+    "started.prompt": [None],
+    "started.dialect": ["klingon"],
+    "started.clips.0.fps": [math.nan],
+    "started.clips.0.frames": [-1, 10**400],
+    "started.settings.temperature": [math.inf],
+    "started.settings.max_turns": [99],
+    "started.branch": [
+        *({"origin": ORIGIN, "turn": turn} for turn in (0, 66)),
+        *({"origin": ORIGIN, "turn": 2, "frames": slots} for slots in ([-1], [2**60], [1] * 257)),
+        {"origin": ORIGIN | {"settings": {"temperature": -math.inf}}, "turn": 2},
+        {"origin": ORIGIN | {"prompt": "x" * 13_000_000}, "turn": 2},
     ],
-    ids=lambda change: ".".join(map(str, change[0])),
-)
+    "turns": [{"0": 1}],
+    "turns.0.number": [7],
+    "turns.0.frames.0.jpeg": ["PHN2Zz4="],
+    "turns.0.frames.0.seconds": [math.inf],
+    "turns.0.frames.0.until": [-0.5],
+    "turns.0.frames.0.index": [-1, 2**53],
+    "turns.0.frames.0.ref.side": [3],
+    "turns.0.frames.0.ref.slot": [-1],
+    "turns.0.in_view.0.slot": [-1, -(10**400)],
+    "turns.0.completion.pieces": [[1, 2, 3], [-1, 1]],
+    "turns.0.completion.seconds": [math.nan],
+    "turns.0.completion.new_tokens": [-5],
+    "turns.0.completion.prompt_tokens": [10**400],
+    "turns.0.completion.reused_tokens": [-1],
+    "turns.0.completion.tokens": [[-1]],
+    "turns.0.reply.confidence": [0, 77, 10**400],
+    "turns.0.reply.wants": [
+        {"indices": [10**400]},
+        {"indices": [1], "asked": -1},
+        *({"indices": [1], "dropped": [odd]} for odd in (math.nan, -math.inf, 10**400)),
+    ],
+    "finished.stop": ["because"],
+    "finished.seconds": [-math.inf],
+    "finished.verdict.TA": [5],
+}
+
+
+@pytest.mark.parametrize("place", TAMPERED)
 def test_a_trace_that_was_tampered_with_is_refused_in_one_sentence(
-    stored: bytes, change: tuple[list[Any], Any]
+    stored: bytes, place: str
 ) -> None:
-    check_refused(changed(stored, *change))
+    where = [int(key) if key.isdecimal() else key for key in place.split(".")]
+    for value in TAMPERED[place]:
+        check_refused(changed(stored, where, value))
 
 
 def test_what_a_reply_may_hold_is_read_back(stored: bytes) -> None:
@@ -128,23 +121,16 @@ def test_what_a_reply_may_hold_is_read_back(stored: bytes) -> None:
 
 LISTS = [
     (["started", "notes"], "x"),
-    (["started", "rules"], "x"),
-    (["started", "clips", 0, "notes"], "x"),
-    (["finished", "notes"], "x"),
-    (["turns", 0, "reply", "problems"], {"kind": "empty", "detail": ""}),
     (["turns", 0, "reply", "wants"], {"indices": [], "dropped": [1] * 70_000}),
     (["turns", 0, "reply", "wants"], {"indices": [1] * 70_000}),
     (["turns", 0, "in_view"], {"slot": 1, "side": 1}),
     (["turns", 0, "completion", "tokens"], 1),
-    (["turns", 0, "completion", "pieces"], 0),
     (["turns", 0, "completion", "label_tokens"], {"offset": 0, "probabilities": [0, 0, 1]}),
     (["turns", 0, "abandoned"], ""),
 ]
 
 
-@pytest.mark.parametrize(
-    ("where", "item"), LISTS, ids=[".".join(map(str, where)) for where, _ in LISTS]
-)
+@pytest.mark.parametrize(("where", "item"), LISTS, ids=str)
 def test_every_list_of_a_trace_has_a_bound(stored: bytes, where: list[Any], item: Any) -> None:
     check_refused(changed(stored, where, item if where[-1] == "wants" else [item] * 70_000))
 
@@ -156,10 +142,8 @@ def test_no_field_of_a_trace_takes_a_list_without_a_bound() -> None:
     assert lists > 15
 
 
-@pytest.mark.parametrize("item", [1, "", [], {}, {"ref": {}}, [[[]]]], ids=json.dumps)
-@pytest.mark.parametrize(
-    "where", [["started", "notes"], ["turns"], ["turns", 0, "frames"], ["turns", 0, "in_view"]]
-)
+@pytest.mark.parametrize("item", [1, "", [], {"ref": {}}, [[[]]]], ids=json.dumps)
+@pytest.mark.parametrize("where", [["started", "notes"], ["turns"], ["turns", 0, "frames"]])
 def test_a_list_of_wrong_items_takes_no_memory(stored: bytes, where: list[Any], item: Any) -> None:
     """A sentence about each of them took 3.6 GB for a file of 1.5 MB."""
     data = changed(stored, where, [item] * 90_000)
@@ -170,18 +154,12 @@ def test_a_list_of_wrong_items_takes_no_memory(stored: bytes, where: list[Any], 
     assert peak < 8 * 2**20
 
 
-@pytest.mark.parametrize(
-    "item", [b"0,", b"{},", b"[],", b"[[[[[[[[]]]]]]]],", b'"",', b'{"":"\\""},']
-)
+@pytest.mark.parametrize("item", [b"0,", b"[[[[[[[[]]]]]]]],", b'{"":"\\""},'])
 def test_a_file_of_very_many_values_is_not_even_parsed(item: bytes) -> None:
     check_refused(b'{"started": [' + item * (30 * 2**20 // len(item)) + b"0]}")
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["a," * 900_000, "[{" * 900_000, '\\",["' * 300_000],
-    ids=["commas", "brackets", "quotes"],
-)
+@pytest.mark.parametrize("text", ["a," * 900_000, "[{" * 900_000, '\\",["' * 300_000], ids=len)
 def test_what_stands_in_a_text_is_no_value(stored: bytes, text: str) -> None:
     data = changed(stored, ["finished", "error"], text)
     assert from_json(data).finished == replace(from_json(stored).finished, error=text)
@@ -236,17 +214,12 @@ def test_any_bytes_are_a_trace_or_a_named_error(data: bytes) -> None:
         from_json(data)
 
 
-def test_a_deeply_nested_file_is_refused() -> None:
-    with pytest.raises(TraceError):
-        from_json(b"[" * 100_000)
-
-
-@pytest.mark.parametrize("key", ["prompt", "notes", "clips", "unknown"])
-def test_a_deeply_nested_value_is_refused(stored: bytes, key: str) -> None:
-    data = json.loads(stored)
+@pytest.mark.parametrize("key", ["prompt", "notes", "clips", "unknown", ""])
+def test_what_is_deeply_nested_is_refused(stored: bytes, key: str) -> None:
+    data, deep = json.loads(stored), "[" * 100_000 + "]" * 100_000
     data["started"][key] = "DEEP"
     with pytest.raises(TraceError):
-        from_json(json.dumps(data).replace('"DEEP"', "[" * 100_000 + "]" * 100_000).encode())
+        from_json((json.dumps(data).replace('"DEEP"', deep) if key else deep).encode())
 
 
 def test_what_is_not_there_or_no_file_is_one_sentence(tmp_path: Path) -> None:
@@ -267,13 +240,9 @@ LATER = {
 
 
 @pytest.mark.parametrize("where", LATER.values(), ids=LATER)
-def test_a_trace_from_before_there_was_such_a_thing_is_read(
-    stored: bytes, where: list[Any]
-) -> None:
+def test_a_trace_of_an_earlier_version_is_read(stored: bytes, where: list[Any]) -> None:
     data = json.loads(stored)
-    place = data
-    for key in where[:-1]:
-        place = place[key]
+    place = reduce(lambda inner, key: inner[key], where[:-1], data)
     del place[where[-1]]
     assert from_json(json.dumps(data).encode()) == from_json(stored)
 
@@ -296,9 +265,7 @@ for event in judge(VideoPair("p", first, second), ScriptedBackend(script, pause=
 def test_a_killed_process_leaves_a_readable_trace(clips: tuple[Path, Path], tmp_path: Path) -> None:
     path = tmp_path / "run.json"
     process = subprocess.Popen([sys.executable, "-c", RUN, *map(str, clips), str(path)])
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and (not path.exists() or len(load(path).turns) < 2):
-        time.sleep(0.02)
+    until(lambda: path.exists() and len(load(path).turns) >= 2)
     process.kill()
     process.wait()
     trace = load(path)

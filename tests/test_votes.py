@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import reduce
@@ -31,11 +32,7 @@ def both_orders() -> Trace:
     return replace(RUN, swapped=second, vote=VOTE)
 
 
-@pytest.mark.parametrize(
-    "trace",
-    [RUN, replace(RUN, vote=VOTE), both_orders()],
-    ids=["no vote", "vote", "both orders and vote"],
-)
+@pytest.mark.parametrize("trace", [RUN, replace(RUN, vote=VOTE), both_orders()])
 def test_writing_then_reading_is_the_identity(trace: Trace) -> None:
     assert from_json(to_json(trace)) == trace
 
@@ -60,29 +57,21 @@ def test_a_vote_that_is_recorded_is_in_the_file(tmp_path: Path) -> None:
     assert load(tmp_path / "run.json") == replace(RUN, vote=VOTE)
 
 
-@pytest.mark.parametrize(
-    ("where", "value"),
-    [
-        ([], "yes"),
-        (["at"], "yesterday"),
-        (["at"], "2026-11-22T09:30:00"),
-        (["at"], 10**30),
-        (["labels", "TA"], 3),
-        (["agrees"], "perhaps"),
-        (["slots"], [17]),
-        (["slots"], [60, 60]),
-        (["slots"], list(range(5000))),
-        (["note"], "x" * 100_000),
-        (["note"], None),
-    ],
-    ids=str,
-)
+MALFORMED = [
+    ([], "yes"),
+    *((["at"], time) for time in ("yesterday", "2026-11-22T09:30:00", 10**30)),
+    (["labels", "TA"], 3),
+    (["agrees"], "perhaps"),
+    *((["slots"], slots) for slots in ([17], [60, 60], list(range(5000)))),
+    *((["note"], note) for note in ("x" * 100_000, None)),
+]
+
+
+@pytest.mark.parametrize(("where", "value"), MALFORMED, ids=str)
 def test_a_malformed_vote_is_refused_in_one_sentence(where: list[str], value: Any) -> None:
     with pytest.raises(TraceError) as error:
         from_json(changed(to_json(replace(RUN, vote=VOTE)), ["vote", *where], value))
-    assert "\n" not in str(error.value)
-    assert "Value error" not in str(error.value)
-    assert len(str(error.value)) < 300
+    assert re.fullmatch(r"(?!.*Value error).{,299}", str(error.value))
 
 
 def test_a_blind_vote_opens_also_where_the_run_was_cut_off(tmp_path: Path) -> None:

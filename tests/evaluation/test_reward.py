@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import resource
 import threading
 from collections.abc import Iterator, Sequence
@@ -15,19 +16,11 @@ from tests.support.file_limit import open_file_limit
 from tests.support.small_clips import write_clip
 from tests.support.threads import run_in_thread, threads_started
 from tests.video.support.open_clips import pixels
-from vrthinker_core import (
-    BadInput,
-    Dimension,
-    Reward,
-    ScriptedBackend,
-    Settings,
-    StopReason,
-    areward,
-    reward,
-    reward_many,
-)
+from vrthinker_core.backends import ScriptedBackend
+from vrthinker_core.errors import BadInput
+from vrthinker_core.evaluation.reward import Reward, areward, reward, reward_many
 from vrthinker_core.traces import load
-from vrthinker_core.types import Side
+from vrthinker_core.types import Dimension, Settings, Side, StopReason
 from vrthinker_core.types.messages import Message
 from vrthinker_core.types.wording import OUTSIDE_SCOPE
 
@@ -45,47 +38,32 @@ def videos(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 def redness(messages: Sequence[Message], side: Side) -> float:
-    frame = next(
-        frame for message in messages for frame in message.frames if frame.ref.side == side
-    )
-    return float(pixels(frame)[-1, :, 0].mean())
+    frames = (frame for message in messages for frame in message.frames)
+    return float(pixels(next(each for each in frames if each.ref.side == side))[-1, :, 0].mean())
 
 
 def redder(messages: Sequence[Message]) -> str:
-    first, second = (redness(messages, side) for side in Side)
-    better = 1 if first > second else 2
+    better = 1 if redness(messages, Side.FIRST) > redness(messages, Side.SECOND) else 2
     return ANSWER.format(f"TA=0, MQ=1, VQ={better}, OA={better}")
 
 
 TRUTH = ScriptedBackend(redder, protocol="paired")
 
 
-def test_the_win_rate_is_the_share_of_the_others_that_a_video_beats(
-    videos: list[Path], tmp_path: Path
-) -> None:
+def test_a_win_rate_is_the_share_of_the_beaten(videos: list[Path], tmp_path: Path) -> None:
     found = reward("A block.", videos, TRUTH, traces=tmp_path)
     assert found.overall == found.rates[Dimension.VQ] == (2 / 3, 0.0, 1.0, 1 / 3)
     assert found.best == BEST_FIRST[0]
     assert found.rates[Dimension.TA] == (0.5,) * 4, "a tie is half a win"
-    assert sorted(found.rates[Dimension.MQ]) == pytest.approx([1 / 3, 1 / 3, 2 / 3, 2 / 3]), (
-        "a favourite side favours nobody"
-    )
-    assert {frozenset((pair.first, pair.second)) for pair in found.pairs} == {
-        frozenset((i, j)) for i in range(4) for j in range(i)
-    }
+    favoured = pytest.approx([1 / 3, 1 / 3, 2 / 3, 2 / 3])
+    assert sorted(found.rates[Dimension.MQ]) == favoured, "a favourite side favours nobody"
+    met = {frozenset((pair.first, pair.second)) for pair in found.pairs}
+    assert met == {frozenset((i, j)) for i in range(4) for j in range(i)}
     assert found.errors == ()
-    assert {load(path).finished for path in tmp_path.iterdir()} == {
-        pair.trace.finished for pair in found.pairs
-    }
-
-
-def test_the_order_of_videos_changes_nothing_of_a_judge_without_a_favourite_side(
-    videos: list[Path],
-) -> None:
-    assert (
-        reward("A block.", videos[::-1], TRUTH).overall
-        == reward("A block.", videos, TRUTH).overall[::-1]
-    )
+    kept = {load(path).finished for path in tmp_path.iterdir()}
+    assert kept == {pair.trace.finished for pair in found.pairs}
+    again = reward("A block.", videos[::-1], TRUTH).overall
+    assert again == found.overall[::-1], "the order of videos changes nothing"
 
 
 def test_both_orders_take_away_what_the_side_decides(videos: list[Path]) -> None:
@@ -101,24 +79,21 @@ def test_what_was_not_said_is_none_and_never_zero(videos: list[Path], tmp_path: 
     assert found.overall == (1.0, None, 0.0)
     assert found.best == 0
     assert len(found.errors) == 2
-    silent = reward(
-        "A block.", videos[:2], ScriptedBackend([ANSWER.format("TA=1")], protocol="paired")
-    )
+    judge = ScriptedBackend([ANSWER.format("TA=1")], protocol="paired")
+    silent = reward("A block.", videos[:2], judge)
     assert (silent.overall, silent.best) == ((None, None), None)
     assert silent.rates[Dimension.TA] == (1.0, 0.0)
 
 
 @pytest.mark.parametrize("swap", ["off", "on"])
-def test_a_judge_outside_its_scope_says_so_and_rewards_nothing(
-    videos: list[Path], swap: Any
-) -> None:
+def test_a_judge_outside_its_scope_rewards_nothing(videos: list[Path], swap: Any) -> None:
     judge, settings = ScriptedBackend(redder, protocol="paired", scope="drawn"), Settings(swap=swap)
     awaited = run_in_thread(areward("A block.", videos[:3], judge, settings))
     for found in (reward("A block.", videos[:3], judge, settings), awaited):
         assert len(found.errors) == 3
-        assert all(
-            error.startswith(OUTSIDE_SCOPE) and "another judge" in error for error in found.errors
-        )
+        for error in found.errors:
+            assert error.startswith(OUTSIDE_SCOPE)
+            assert "another judge" in error
         assert (set(found.rates.values()), found.best) == ({(None, None, None)}, None)
 
 
@@ -126,34 +101,27 @@ def test_prompts_share_batches_and_keep_their_places(videos: list[Path]) -> None
     groups = [("One.", videos[:2]), ("Two.", videos[1:]), ("Three.", videos[::-1])]
     found = reward_many(groups, TRUTH, concurrency=3)
     assert [each.prompt for each in found] == ["One.", "Two.", "Three."]
-    assert [each.overall for each in found] == [
-        reward(prompt, some, TRUTH).overall for prompt, some in groups
-    ]
+    alone = [reward(prompt, some, TRUTH).overall for prompt, some in groups]
+    assert [each.overall for each in found] == alone
 
 
 def test_a_prompt_that_is_no_text_costs_its_own_videos_alone(videos: list[Path]) -> None:
     groups: list[tuple[Any, list[Path]]] = [(float("nan"), videos[:2]), ("Two.", videos[:2])]
     broken, whole = reward_many(groups, TRUTH)
     assert broken.overall == (None, None)
-    assert broken.errors == (
-        "The prompt is empty. Write the text that both videos were made from.",
-    )
+    assert [error.partition(".")[0] for error in broken.errors] == ["The prompt is empty"]
     assert whole.overall == reward("Two.", videos[:2], TRUTH).overall
 
 
 def test_a_run_that_was_stopped_says_so(videos: list[Path]) -> None:
-    assert reward("A block.", videos[:2], TRUTH, cancelled=lambda: True).errors == (
-        "The run was stopped.",
-    )
-
-
-@pytest.mark.parametrize("count", [0, 1])
-def test_fewer_than_two_videos_are_refused(videos: list[Path], count: int) -> None:
-    with pytest.raises(BadInput, match="at least two videos"):
-        reward("A block.", videos[:count], TRUTH)
+    found = reward("A block.", videos[:2], TRUTH, cancelled=lambda: True)
+    assert found.errors == ("The run was stopped.",)
 
 
 def test_what_is_no_list_of_videos_and_what_judges_nothing_is_refused(videos: list[Path]) -> None:
+    for few in ([], videos[:1]):
+        with pytest.raises(BadInput, match="at least two videos"):
+            reward("A block.", few, TRUTH)
     for one in (videos[0], str(videos[0])):
         with pytest.raises(BadInput, match="a list of paths"):
             reward("A block.", one, TRUTH)  # type: ignore[arg-type]
@@ -162,19 +130,12 @@ def test_what_is_no_list_of_videos_and_what_judges_nothing_is_refused(videos: li
             reward_many([("A block.", videos)], TRUTH, concurrency=concurrency)  # type: ignore[arg-type]
 
 
-def test_a_folder_for_traces_may_be_named_by_its_text(videos: list[Path], tmp_path: Path) -> None:
-    reward("A block.", videos[:2], TRUTH, traces=str(tmp_path / "kept"))
+def test_judge_and_folder_may_be_named_by_words(videos: list[Path], tmp_path: Path) -> None:
+    script, answer = tmp_path / "script.jsonl", ANSWER.format("TA=1, MQ=1, VQ=1, OA=1")
+    script.write_text(json.dumps({"reply": answer}), "utf-8")
+    found = reward("A block.", videos[:2], f"scripted:{script}", traces=str(tmp_path / "kept"))
+    assert found.overall == (1.0, 0.0)
     assert load(str(tmp_path / "kept" / "group-1-videos-1-2.json")).finished is not None
-
-
-def test_a_judge_may_be_named_by_its_word(videos: list[Path], tmp_path: Path) -> None:
-    (tmp_path / "script.jsonl").write_text(
-        '{"reply": "<Answer>TA=1, MQ=1, VQ=1, OA=1</Answer>"}', "utf-8"
-    )
-    assert reward("A block.", videos[:2], f"scripted:{tmp_path / 'script.jsonl'}").overall == (
-        1.0,
-        0.0,
-    )
     with pytest.raises(BadInput, match="There is no judge"):
         reward("A block.", videos[:2], "nobody")
 
@@ -203,12 +164,9 @@ def test_a_task_that_is_cancelled_ends_its_runs(videos: list[Path], tmp_path: Pa
         return ANSWER.format("TA=1") + "x" * 100_000
 
     async def cancelled() -> None:
-        task = asyncio.create_task(
-            areward(
-                "A block.", videos[:2], ScriptedBackend(slow, "paired", pause=0.01), traces=tmp_path
-            )
-        )
-        await asyncio.to_thread(started.wait, 60)
+        judge = ScriptedBackend(slow, "paired", pause=0.01)
+        task = asyncio.create_task(areward("A block.", videos[:2], judge, traces=tmp_path))
+        await asyncio.to_thread(started.wait, 50)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import random
 from pathlib import Path
 
 import pytest
 
-from tests.evaluation.support.public_files import (
-    VIDEOGEN_ROW,
-    genai_address,
-    genai_name,
-    mj_row,
-    touch,
-    write_genai,
-    write_mj,
-    write_videogen,
-)
+from tests.evaluation.support import public_files as public
+from tests.evaluation.support.public_files import VIDEOGEN_ROW, genai_name, mj_row, touch
 from vrthinker_core.errors import BadInput
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.open_dataset import read_dataset, take_some
@@ -30,9 +21,6 @@ def faults(pairs: list[EvaluationPair]) -> dict[int, str]:
     return {pair.row: pair.fault for pair in pairs if pair.fault}
 
 
-# -- VideoGen-RewardBench ------------------------------------------------------------------------------------------------
-
-
 def videogen_row(number: int, **changed: str) -> list[str]:
     names = ("path_A", "path_B", "A_model", "B_model", "prompt", "VQ", "MQ", "TA", "Overall")
     row = dict(zip(names, VIDEOGEN_ROW[:9], strict=True))
@@ -41,27 +29,13 @@ def videogen_row(number: int, **changed: str) -> list[str]:
 
 
 def test_the_published_row_of_videogen_reward(tmp_path: Path) -> None:
-    table = write_videogen(tmp_path)
+    table = public.write_videogen(tmp_path)
     (pair,) = read_dataset("videogen-reward", tmp_path)
     assert pair.labels == Verdict(TA=SECOND, MQ=TIE, VQ=TIE, OA=SECOND)
     assert [pair.first, pair.second] == [str(tmp_path / name) for name in VIDEOGEN_ROW[:2]]
     assert (pair.first_generator, pair.second_generator, pair.prompt) == VIDEOGEN_ROW[2:5]
     assert not pair.fault
     assert read_dataset("videogen-reward", table) == [pair], "the table in place of its folder"
-
-
-def test_names_of_windows_stay_in_the_folder_of_videogen_reward(tmp_path: Path) -> None:
-    inside = (r"videos\a\1.mp4", "videos/x/../a/1.mp4")
-    names = [*inside, r"\videos\a\1.mp4", r"C:\videos\a\1.mp4", r"..\1.mp4"]
-    touch(tmp_path / "videos" / "a" / "1.mp4")
-    write_videogen(
-        tmp_path, [videogen_row(n, path_A=name) for n, name in enumerate(names, start=1)]
-    )
-    first, second, rooted, full, outside = read_dataset("videogen-reward", tmp_path)
-    assert first.first == second.first == str(tmp_path / "videos" / "a" / "1.mp4")
-    assert (first.fault, second.fault) == ("", "")
-    assert all("full path" in pair.fault for pair in (rooted, full))
-    assert "leaves the folder" in outside.fault
 
 
 def test_odd_rows_of_videogen_reward_are_named_and_the_rest_is_read(tmp_path: Path) -> None:
@@ -76,11 +50,16 @@ def test_odd_rows_of_videogen_reward_are_named_and_the_rest_is_read(tmp_path: Pa
         videogen_row(8, path_B="/etc/hostname"),
         videogen_row(9, VQ="", MQ="NaN", Overall="B"),
         [*videogen_row(10)[:9], "NaN", "", "nan", "inf"],
+        videogen_row(11, path_A=r"C:\videos\a\1.mp4"),
+        videogen_row(12, path_A=r"\videos\a\1.mp4"),
     ]
-    write_videogen(tmp_path, rows)
+    public.write_videogen(tmp_path, rows)
     (tmp_path / "videos" / "gone.mp4").unlink()
     pairs = read_dataset("videogen-reward", tmp_path)
-    assert faults(pairs) == {
+    found = faults(pairs)
+    assert "full path" in found.pop(11)
+    assert "full path" in found.pop(12)
+    assert found == {
         2: "There is no file videos/gone.mp4.",
         3: "https://example.org/3.mp4 is an address: download the video and give its path on this machine.",
         4: "The prompt is empty.",
@@ -93,9 +72,6 @@ def test_odd_rows_of_videogen_reward_are_named_and_the_rest_is_read(tmp_path: Pa
     assert pairs[8].labels == Verdict(TA=SECOND, OA=SECOND), "a label that nobody gave is no tie"
 
 
-# -- GenAI-Bench ---------------------------------------------------------------------------------------------------------
-
-
 def test_votes_of_genai_bench(tmp_path: Path) -> None:
     votes = {"leftvote": FIRST, "rightvote": SECOND, "tievote": TIE, "bothbad_vote": TIE}
     for number in range(4):
@@ -103,9 +79,9 @@ def test_votes_of_genai_bench(tmp_path: Path) -> None:
         touch(tmp_path / "elsewhere" / "deeper" / genai_name(f"right {number}"))
     rows = []
     for n, vote in enumerate(votes):
-        videos = [genai_address(f"{side} {n}") for side in ("left", "right")]
+        videos = [public.genai_address(f"{side} {n}") for side in ("left", "right")]
         rows.append((f"Prompt {n}", *videos, "LaVie", "OpenSora", vote))
-    table = write_genai(tmp_path, rows)
+    table = public.write_genai(tmp_path, rows)
     pairs = read_dataset("genai-bench", tmp_path)
     assert [pair.labels for pair in pairs] == [Verdict(OA=label) for label in votes.values()]
     assert [Path(pair.first).name for pair in pairs] == [genai_name(f"left {n}") for n in range(4)]
@@ -117,31 +93,26 @@ def test_votes_of_genai_bench(tmp_path: Path) -> None:
 def test_odd_rows_of_genai_bench_are_named(tmp_path: Path) -> None:
     good = touch(tmp_path / "videos" / genai_name("good")).name
     rows: list[tuple[str | None, ...]] = [
-        ("P", genai_address("good"), genai_address("good"), "a", "b", "leftvote"),
-        ("P", genai_address("gone"), good, "a", "b", "leftvote"),
+        ("P", public.genai_address("good"), public.genai_address("good"), "a", "b", "leftvote"),
+        ("P", public.genai_address("gone"), good, "a", "b", "leftvote"),
         ("P", "https://example.org/film.mp4", good, "a", "b", "leftvote"),
         ("P", f"../../{good}/../x.mp4", good, "a", "b", "leftvote"),
         (None, good, good, "a", "b", "leftvote"),
         ("P", good, good, None, None, "nobody"),
     ]
-    write_genai(tmp_path, rows)
+    public.write_genai(tmp_path, rows)
     found = faults(read_dataset("genai-bench", tmp_path))
     assert list(found) == [2, 3, 4, 5, 6]
     assert found[2].startswith(f"There is no file {genai_name('gone')} below ")
-    assert (
-        found[3] == "https://example.org/film.mp4 does not end in the name of a video, <md5>.mp4."
-    )
+    assert found[3].startswith("https://example.org/film.mp4 does not end in the name of a video")
     assert found[5] == "The prompt is empty."
-    assert (
-        found[6]
-        == "vote_type is 'nobody', which is no label. Labels are leftvote, rightvote, tievote, bothbad_vote."
-    )
+    assert found[6].startswith("vote_type is 'nobody', which is no label. Labels are leftvote, ")
 
 
 def test_two_sets_of_votes_are_never_mixed(tmp_path: Path) -> None:
     name = touch(tmp_path / "videos" / genai_name("good")).name
     row = ("P", name, name, "a", "b", "tievote")
-    tables = [write_genai(tmp_path, [row], split) for split in ("test", "test_v1")]
+    tables = [public.write_genai(tmp_path, [row], split) for split in ("test", "test_v1")]
     with pytest.raises(BadInput, match="test and test_v1, which are different sets of votes"):
         read_dataset("genai-bench", tmp_path)
     assert all(len(read_dataset("genai-bench", table)) == 1 for table in tables)
@@ -161,16 +132,13 @@ def test_what_is_no_parquet_is_refused_in_a_sentence(tmp_path: Path) -> None:
         read_dataset("genai-bench", tmp_path)
 
 
-# -- MJ-Bench-Video ------------------------------------------------------------------------------------------------------
-
-
 def test_labels_of_mj_bench_video(tmp_path: Path) -> None:
     words = ["Same", "Video 1 better", "Video 2 better", "Video 1 Better"]
     rows = [mj_row(n, word) for n, word in enumerate(words)]
     first, second = "Video 1 better", "Video 2 better"
     rows.append(mj_row(4, "Same", Alignment=first, Fineness=second, Safety=first))
     rows[-1]["category_preference"]["Coherence & Consistency"] = "Hard to judge"
-    write_mj(tmp_path, rows)
+    public.write_mj(tmp_path, rows)
     pairs = read_dataset("mj-bench-video", tmp_path)
     assert [pair.labels.OA for pair in pairs] == [TIE, FIRST, SECOND, FIRST, TIE]
     assert pairs[4].labels == Verdict(TA=FIRST, MQ=None, VQ=SECOND, OA=TIE)
@@ -186,7 +154,7 @@ def test_hard_to_judge_is_left_out_by_name_and_odd_rows_are_faults(tmp_path: Pat
         {**mj_row(7, "Same"), "caption": None},
         {**mj_row(8, "Same"), "category_preference": None},
     ]
-    write_mj(tmp_path, rows)
+    public.write_mj(tmp_path, rows)
     (tmp_path / "videos" / "5_1.mp4").unlink()
     pairs = read_dataset("mj-bench-video", tmp_path)
     assert {pair.row: pair.left_out for pair in pairs if pair.left_out} == {
@@ -210,17 +178,12 @@ def test_what_is_no_list_of_pairs_is_refused_in_a_sentence(tmp_path: Path, text:
         read_dataset("mj-bench-video", tmp_path)
 
 
-# -- what holds for all --------------------------------------------------------------------------------------------------
-
-
-def test_other_labels_for_the_same_pair_make_a_pair_of_their_own_whatever_the_order(
-    tmp_path: Path,
-) -> None:
+def test_other_labels_make_a_pair_of_their_own_whatever_the_order(tmp_path: Path) -> None:
     rows = [*(videogen_row(1, Overall=label) for label in "ABA"), videogen_row(2)]
     found = []
     for seed in range(4):
         random.Random(seed).shuffle(rows)
-        write_videogen(tmp_path, rows)
+        public.write_videogen(tmp_path, rows)
         pairs = read_dataset("videogen-reward", tmp_path)
         found.append(sorted((each.id, each.labels.OA, bool(each.fault)) for each in pairs))
     assert all(each == found[0] for each in found)
@@ -228,16 +191,15 @@ def test_other_labels_for_the_same_pair_make_a_pair_of_their_own_whatever_the_or
     assert [fault for _, _, fault in found[0]].count(True) == 1
 
 
-def test_a_limit_takes_the_same_pairs_in_any_order_and_those_of_a_smaller_limit(
-    tmp_path: Path,
-) -> None:
-    write_videogen(tmp_path, rows := [videogen_row(n) for n in range(30)])
+def test_a_limit_takes_the_same_pairs_in_any_order(tmp_path: Path) -> None:
+    """And those of a smaller limit."""
+    public.write_videogen(tmp_path, rows := [videogen_row(n) for n in range(30)])
     pairs = read_dataset("videogen-reward", tmp_path)
     chosen = {limit: {pair.id for pair in take_some(pairs, limit)} for limit in (5, 12, 99)}
     assert [len(names) for names in chosen.values()] == [5, 12, 30]
     assert chosen[5] < chosen[12] < chosen[99]
     random.Random(1).shuffle(rows)
-    write_videogen(tmp_path, rows)
+    public.write_videogen(tmp_path, rows)
     shuffled = read_dataset("videogen-reward", tmp_path)
     assert {pair.id for pair in take_some(shuffled, 5)} == chosen[5]
     with pytest.raises(BadInput, match="--limit 0 takes no pair"):
@@ -245,25 +207,29 @@ def test_a_limit_takes_the_same_pairs_in_any_order_and_those_of_a_smaller_limit(
 
 
 @pytest.mark.parametrize(
-    "kind", ["videogen-reward", "genai-bench", "mj-bench-video", "csv", "another"]
+    ("kind", "name"),
+    [
+        ("videogen-reward", "VideoGen-RewardBench"),
+        ("genai-bench", "GenAI-Bench"),
+        ("mj-bench-video", "MJ-BENCH-VIDEO"),
+        ("csv", ""),
+        ("another", ""),
+    ],
 )
-def test_a_place_where_nothing_is_gives_a_sentence(tmp_path: Path, kind: str) -> None:
-    with pytest.raises(BadInput) as refused:
+def test_a_place_where_nothing_is_gives_a_sentence(tmp_path: Path, kind: str, name: str) -> None:
+    with pytest.raises(BadInput, match=r"\.$") as refused:
         read_dataset(kind, tmp_path / "nothing")
-    assert str(refused.value).endswith(".")
+    assert ("hf download" in str(refused.value)) is bool(name)
     with pytest.raises(BadInput):
         read_dataset(kind, tmp_path / ("n" * 300))
-    published = kind not in ("csv", "another")
-    assert ("hf download" in str(refused.value)) is published
-    if published:  # An empty folder lacks the same
-        name = {"videogen-reward": "VideoGen-RewardBench", "genai-bench": "GenAI-Bench"}.get(kind)
-        with pytest.raises(BadInput, match=f"hf download .*{name or 'MJ-BENCH-VIDEO'} --local-dir"):
+    if name:  # An empty folder lacks the same
+        with pytest.raises(BadInput, match=f"hf download .*{name} --local-dir"):
             read_dataset(kind, tmp_path)
 
 
 def test_a_text_with_half_a_character_can_be_kept(tmp_path: Path) -> None:
-    row = json.dumps({**mj_row(0, "Same"), "caption": "x"}).replace('"x"', '"a \\ud800 b"')
-    write_mj(tmp_path, [mj_row(0, "Same")])
-    (tmp_path / "test.json").write_text(f"[{row}]")
+    public.write_mj(tmp_path, [{**mj_row(0, "Same"), "caption": "x"}])
+    file = tmp_path / "test.json"
+    file.write_text(file.read_text().replace('"x"', '"a \\ud800 b"'))
     (pair,) = read_dataset("mj-bench-video", tmp_path)
     assert pair.prompt == "a ? b"

@@ -53,62 +53,48 @@ def test_any_other_word_breaks_the_row_and_is_never_a_tie(table: Path, word: str
     assert pair.labels == Verdict()
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        (HEADER + "a.mp4,b.mp4,Ein Bär.,1,2,0,1\n").encode("utf-8-sig"),
-        (HEADER + "a.mp4,b.mp4,Ein Bär.,1,2,0,1\n").replace(",", ";").encode(),
-        (HEADER + "a.mp4,b.mp4,Ein Bär.,1,2,0,1\n").replace(",", "\t").encode("utf-16"),
-        (HEADER + "\na.mp4,b.mp4,Ein Bär.,1,2,0,1\n\n").replace("\n", "\r\n").encode(),
-        ("\n" + HEADER.upper() + 'a.mp4,"b.mp4","Ein Bär.",1,2,0,1').encode(),
-        (HEADER + "a.mp4,b.mp4,Ein Bär.,1,2,0,1\n").replace("\n", "\r").encode(),
-        (HEADER + 'a.mp4,b.mp4,"Ein Bär.",1,2,0,1\n').replace(",", ", ").encode(),
-        (
-            '"video1" , "video2","prompt" ,"TA","MQ","VQ","OA"\n "a.mp4",\t"b.mp4"\xa0,  "Ein Bär." , 1,2 ,0,"1" \n'
-        ).encode(),
-    ],
-    ids=[
-        "BOM",
-        "semicolons",
-        "UTF-16 with tabs",
-        "CRLF",
-        "other case, quotes",
-        "CR",
-        "spaces",
-        "space around quotes",
-    ],
-)
+PLAIN = f"{HEADER}a.mp4,b.mp4,Ein Bär.,1,2,0,1\n"
+QUOTED = '"video1" , "video2","prompt" ,"TA","MQ","VQ","OA"\n "a.mp4",\t"b.mp4"\xa0,  "Ein Bär." , 1,2 ,0,"1" \n'
+SAVED = {
+    "BOM": PLAIN.encode("utf-8-sig"),
+    "semicolons": PLAIN.replace(",", ";").encode(),
+    "UTF-16 with tabs": PLAIN.replace(",", "\t").encode("utf-16"),
+    "CRLF, empty lines": f"{HEADER}\n{PLAIN.partition(chr(10))[2]}\n".replace(
+        "\n", "\r\n"
+    ).encode(),
+    "CR": PLAIN.replace("\n", "\r").encode(),
+    "other case": f"\n{HEADER.upper()}{PLAIN.partition(chr(10))[2]}".encode(),
+    "spaces": PLAIN.replace(",", ", ").encode(),
+    "space around quotes": QUOTED.encode(),
+}
+
+
+@pytest.mark.parametrize("data", SAVED.values(), ids=SAVED)
 def test_a_table_is_read_however_it_was_saved(table: Path, data: bytes) -> None:
     (pair,) = read(table, data)
     assert (pair.prompt, pair.fault) == ("Ein Bär.", "")
-    assert pair.labels == Verdict(
-        TA=Preference.FIRST, MQ=Preference.SECOND, VQ=Preference.TIE, OA=Preference.FIRST
-    )
+    first, second, tie = Preference.FIRST, Preference.SECOND, Preference.TIE
+    assert pair.labels == Verdict(TA=first, MQ=second, VQ=tie, OA=first)
 
 
 @pytest.mark.parametrize(
-    ("first", "mark"),
+    ("first", "mark", "code", "end"),
     [
-        ("sep=;", ";"),
-        ('"sep=;"', ";"),
-        ("\n SEP=;;;;;", ";"),
-        ("sep=,", ","),
-        ("sep=\t", "\t"),
-        ("sep=\\t", "\t"),
-        ("sep=|", "|"),
+        ("sep=;", ";", "utf-8-sig", "\r\n"),
+        ('"sep=;"', ";", "utf-16", "\n"),
+        ("\n SEP=;;;;;", ";", "utf-8", "\r"),
+        ("sep=,", ",", "utf-8-sig", "\r\n"),
+        ("sep=\t", "\t", "utf-16", "\n"),
+        ("sep=\\t", "\t", "utf-8", "\r"),
+        ("sep=|", "|", "utf-8-sig", "\r\n"),
     ],
-)
-@pytest.mark.parametrize(
-    ("code", "end"), [("utf-8-sig", "\r\n"), ("utf-16", "\n"), ("utf-8", "\r")]
 )
 def test_the_first_line_of_excel_is_no_row(
     table: Path, first: str, mark: str, code: str, end: str
 ) -> None:
     note = f'"{(";" if mark == "," else ",") * 9}"'  # there are more of another mark
-    header, row = (
-        ["video1", "video2", "prompt", note, "TA"],
-        ["a.mp4", "b.mp4", '"One, two; three|four\tfive"', "", "2"],
-    )
+    header = ["video1", "video2", "prompt", note, "TA"]
+    row = ["a.mp4", "b.mp4", '"One, two; three|four\tfive"', "", "2"]
     (pair,) = read(table, end.join([first, mark.join(header), mark.join(row), ""]).encode(code))
     assert (pair.row, pair.fault, pair.prompt) == (1, "", "One, two; three|four\tfive")
     assert pair.labels == Verdict(TA=Preference.SECOND)
@@ -142,9 +128,8 @@ def test_a_broken_row_costs_itself_alone(table: Path) -> None:
     rows = [bad.get(number) or good.format(number).encode() for number in range(1, 18)]
     pairs = read(table, HEADER.encode() + b"".join(rows))
     assert [pair.row for pair in pairs if not pair.fault] == list(range(1, 18, 2))
-    assert [pair.prompt for pair in pairs if not pair.fault] == [
-        f"Prompt {number}" for number in range(1, 18, 2)
-    ]
+    prompts = [pair.prompt for pair in pairs if not pair.fault]
+    assert prompts == [f"Prompt {number}" for number in range(1, 18, 2)]
     sentences = {pair.row: pair.fault for pair in pairs if pair.fault}
     assert sentences[2] == "The row is not UTF-8: save the table as UTF-8."
     assert "quotation marks do not pair up" in sentences[4]
@@ -157,13 +142,11 @@ def test_a_broken_row_costs_itself_alone(table: Path) -> None:
 
 @pytest.mark.parametrize("space", ["", " ", "\t  "])
 def test_a_prompt_may_hold_commas_quotes_and_lines(table: Path, space: str) -> None:
-    (pair,) = read(
-        table, HEADER + f'a.mp4,b.mp4,{space}"One, ""two"" ,\nthree\u2028four"{space},1,2,0,1\n'
-    )
+    row = f'a.mp4,b.mp4,{space}"One, ""two"" ,\nthree\u2028four"{space},1,2,0,1\n'
+    (pair,) = read(table, HEADER + row)
     assert pair.prompt == 'One, "two" ,\nthree\u2028four'
-    inside, open_end = read(
-        table, HEADER + f'a.mp4,b.mp4,{space}A "red" ball,1,,,\na.mp4,b.mp4,{space}"No end,1,,,\n'
-    )
+    rows = f'a.mp4,b.mp4,{space}A "red" ball,1,,,\na.mp4,b.mp4,{space}"No end,1,,,\n'
+    inside, open_end = read(table, HEADER + rows)
     assert inside.prompt == 'A "red" ball', "marks within a text are part of it"
     assert "quotation marks do not pair up" in open_end.fault
 
@@ -171,13 +154,10 @@ def test_a_prompt_may_hold_commas_quotes_and_lines(table: Path, space: str) -> N
 def test_paths_are_those_of_the_table_or_full(table: Path, tmp_path: Path) -> None:
     elsewhere = touch(tmp_path / "deeper" / "c.mp4")
     rows = f"a.mp4,{elsewhere},P,,,,\n../a.mp4,b.mp4,P,,,,\nfile:///a.mp4,b.mp4,P,,,,\n,b.mp4,P,,,,\n{tmp_path},b.mp4,P,,,,\n"
-    pairs = read(table, HEADER + rows)
-    assert (pairs[0].first, pairs[0].second, pairs[0].fault) == (
-        str(tmp_path / "a.mp4"),
-        str(elsewhere),
+    full, *pairs = read(table, HEADER + rows)
+    assert (full.first, full.second) == (str(tmp_path / "a.mp4"), str(elsewhere))
+    assert [full.fault, *(pair.fault for pair in pairs)] == [
         "",
-    )
-    assert [pair.fault for pair in pairs[1:]] == [
         "../a.mp4 leaves the folder of the data set: give the full path.",
         "file:///a.mp4 is an address: download the video and give its path on this machine.",
         "A video is not named.",
@@ -218,37 +198,40 @@ def test_a_name_counts_as_it_stands_before_any_other_way_to_read_it(table: Path)
         assert pair.first == str(table.parent / name)
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["..\\a.mp4", "sub/../../a.mp4", "sub\\..\\..\\a.mp4", "a/b\\../../../a.mp4", "../{}/a.mp4"],
+OUTSIDE = (
+    "..\\a.mp4",
+    "sub/../../a.mp4",
+    "sub\\..\\..\\a.mp4",
+    "a/b\\../../../a.mp4",
+    "../{}/a.mp4",
 )
-def test_a_name_that_leaves_the_folder_is_refused_however_it_is_written(
-    table: Path, name: str
-) -> None:
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_a_name_that_leaves_the_folder_is_refused(table: Path, name: str) -> None:
     touch(table.parent.parent / "a.mp4")
     (pair,) = read(table, f"{HEADER}{name.format(table.parent.name)},b.mp4,P,,,,\n")
     assert "leaves the folder of the data set" in pair.fault
 
 
 def test_without_labels_and_with_generators(table: Path) -> None:
-    (pair,) = read(table, "model2,prompt,video2,video1,model1\nKling,P,b.mp4,a.mp4,Sora\n")
+    rows = "model2,prompt,video2,video1,model1\nKling,P,b.mp4,a.mp4,Sora,,\n"
+    (pair,) = read(table, rows)  # fields that say nothing cost no row
     assert pair.labels == Verdict()
     assert (pair.first_generator, pair.second_generator) == ("Sora", "Kling")
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("", "is empty"),
-        ("\n\n", "is empty"),
-        ("a,b\n1,2\n", "has no column video1. It needs video1, video2, prompt."),
-        (HEADER.replace("TA", "OA"), "has the column OA twice"),
-        (HEADER, "holds no pair"),
-        ('"video1\n', "The header of pairs.csv cannot be read"),
-    ],
-)
-def test_a_table_that_is_none_is_refused_in_a_sentence(
-    table: Path, text: str, sentence: str
-) -> None:
+NO_TABLES = {
+    "": "is empty",
+    "\n\n": "is empty",
+    "a,b\n1,2\n": "has no column video1. It needs video1, video2, prompt.",
+    HEADER.replace("TA", "OA"): "has the column OA twice",
+    HEADER: "holds no pair",
+    '"video1\n': "The header of pairs.csv cannot be read",
+}
+
+
+@pytest.mark.parametrize(("text", "sentence"), NO_TABLES.items())
+def test_a_table_that_is_none_is_refused(table: Path, text: str, sentence: str) -> None:
     with pytest.raises(BadInput, match=sentence):
         read(table, text)

@@ -9,31 +9,16 @@ import pytest
 
 from tests.evaluation.support.scripted_runs import made_pairs, made_result, run_description
 from vrthinker_core.errors import BadInput
-from vrthinker_core.results.result import (
-    LEFT_OUT,
-    OUTSIDE_FAULT,
-    ROW_FAULT,
-    TABLE,
-    PairResult,
-    ResultFile,
-    broken_row,
-    final_results,
-    pairs_digest,
-    read_results,
-    read_run,
-    table_row,
-    to_line,
-    write_run,
-    write_table,
-)
-from vrthinker_core.types import Dimension, Preference, Settings, StopReason, Verdict
+from vrthinker_core.results import result as module
+from vrthinker_core.results.result import PairResult, final_results, read_results, read_run, to_line
+from vrthinker_core.types import Dimension, Preference, StopReason, Verdict
 
 PAIRS = made_pairs(5)
 RESULTS = [made_result(pair) for pair in PAIRS]
 
 
 def write(path: Path, results: list[PairResult]) -> None:
-    with ResultFile(path) as file:
+    with module.ResultFile(path) as file:
         for result in results:
             file.append(result)
 
@@ -57,10 +42,6 @@ def test_half_a_line_is_left_out_and_cut_off_before_the_next_one(tmp_path: Path,
     assert list(read_results(path)) == RESULTS[:2]
     write(path, RESULTS[2:3])
     assert list(read_results(path)) == RESULTS[:3]
-
-
-def test_a_file_of_half_a_line_begins_anew(tmp_path: Path) -> None:
-    path = tmp_path / "results.jsonl"
     path.write_bytes(b'{"pair": ')
     write(path, RESULTS[:1])
     assert path.read_bytes() == to_line(RESULTS[0])
@@ -92,67 +73,49 @@ def test_which_failures_are_transient() -> None:
         return PairResult(PAIRS[0], "judge", StopReason.FAILED, fault=fault).is_transient
 
     assert [fault for fault in PASSING.split() if not again(fault)] == []
-    lasting = [*LASTING.split(), ROW_FAULT, LEFT_OUT, OUTSIDE_FAULT, ""]
-    assert [fault for fault in lasting if again(fault)] == []
-
-
-def test_a_run_that_was_stopped_is_judged_again() -> None:
     assert PairResult(PAIRS[0], "judge", StopReason.CANCELLED).is_transient
+    lasting = [*LASTING.split(), module.ROW_FAULT, module.LEFT_OUT, module.OUTSIDE_FAULT, ""]
+    assert [fault for fault in lasting if again(fault)] == []
 
 
 def test_the_table_is_flat_and_holds_every_result(tmp_path: Path) -> None:
     from pyarrow import parquet
 
-    broken = broken_row(replace(PAIRS[3], fault="The prompt is empty."), "judge")
-    left_out = broken_row(replace(PAIRS[4], left_out='People found it "Hard to judge".'), "judge")
+    broken = module.broken_row(replace(PAIRS[3], fault="The prompt is empty."), "judge")
+    left_out = module.broken_row(
+        replace(PAIRS[4], left_out='People found it "Hard to judge".'), "judge"
+    )
     shares, swapped = {Dimension.OA: (0.1, 0.7, 0.2)}, Verdict(OA=Preference.TIE)
     told = replace(RESULTS[0], probabilities=shares, swapped=swapped)
-    write_table(results := [told, *RESULTS[1:3], broken, left_out], tmp_path / TABLE)
-    rows = parquet.read_table(tmp_path / TABLE).to_pylist()
+    module.write_table(results := [told, *RESULTS[1:3], broken, left_out], tmp_path / module.TABLE)
+    rows = parquet.read_table(tmp_path / module.TABLE).to_pylist()
     for row, result in zip(rows, results, strict=True):
-        assert {name: row[name] for name in table_row(result)} == table_row(result)
+        assert {name: row[name] for name in module.table_row(result)} == module.table_row(result)
         assert all(not isinstance(value, list | dict) for value in row.values())
     first = [rows[0][name] for name in ("label_OA", "swapped_OA", "p_OA_1", "p_TA_1")]
     assert first == [1, 0, 0.7, None]
-    assert [(row["judged"], row["left_out"], row["fault"]) for row in rows[3:]] == [
-        (False, False, ROW_FAULT),
-        (False, True, LEFT_OUT),
-    ]
+    flags = [(row["judged"], row["left_out"], row["fault"]) for row in rows[3:]]
+    assert flags == [(False, False, module.ROW_FAULT), (False, True, module.LEFT_OUT)]
     assert rows[3]["error"] == "The prompt is empty."
     assert rows[3]["verdict_OA"] is None, "a broken row is no tie"
-
-
-def test_an_empty_table_has_its_columns(tmp_path: Path) -> None:
-    from pyarrow import parquet
-
-    write_table([], tmp_path / TABLE)
-    assert set(parquet.read_schema(tmp_path / TABLE).names) == set(table_row(RESULTS[0]))
+    module.write_table([], tmp_path / module.TABLE)
+    assert set(parquet.read_schema(tmp_path / module.TABLE).names) == set(
+        module.table_row(RESULTS[0])
+    )
 
 
 def test_a_run_is_the_same_whatever_the_order_and_place_of_its_pairs(tmp_path: Path) -> None:
     run = run_description(PAIRS)
-    write_run(tmp_path, run)
+    module.write_run(tmp_path, run)
     assert read_run(tmp_path) == run
-    moved = [
-        replace(pair, first=f"/elsewhere/{pair.first}", row=9, fault="gone")
-        for pair in reversed(PAIRS)
-    ]
-    assert not run.difference(run_description(moved))
+    moved = [replace(pair, first=f"/elsewhere/{pair.first}", row=9, fault="gone") for pair in PAIRS]
+    assert not run.difference(run_description(moved[::-1]))
     relabelled = replace(PAIRS[0], labels=Verdict(TA=Preference.TIE))
-    assert pairs_digest(PAIRS[1:]) != run.digest != pairs_digest([relabelled, *PAIRS[1:]])
-
-
-def test_what_differs_between_two_runs_is_said() -> None:
-    run = run_description(PAIRS)
     assert (
-        run.difference(run_description(PAIRS[1:]))
-        == "the data set pairs.csv (csv, 5 rows) as it was before its rows changed"
+        module.pairs_digest(PAIRS[1:])
+        != run.digest
+        != module.pairs_digest([relabelled, *PAIRS[1:]])
     )
-    elsewhere = replace(run_description(PAIRS[1:]), path="other.csv")
-    assert run.difference(elsewhere) == "the data set pairs.csv (csv, 5 rows)"
-    assert run.difference(run_description(PAIRS, "nano")) == "the judge scripted"
-    other = run_description(PAIRS, settings=Settings(max_turns=3, swap="on"))
-    assert run.difference(other) == "the settings max_turns left to the protocol, swap off"
 
 
 def test_a_folder_without_a_run_is_named(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from vrthinker_core.results.open_dataset import read_dataset
 from vrthinker_core.results.result import RESULTS
 from vrthinker_core.types import Settings
 
-KILLS = 20
+KILLS = 10
 LATEST_SECONDS = 0.1
 """Between the first result of a process and its end, or between its beginning and its end."""
 
@@ -56,15 +56,9 @@ def _start(pairs: list[EvaluationPair], out: Path, *, batch: bool) -> int:
     if process := os.fork():
         return process
     try:
-        run = run_description(pairs)
-        engine = partial(
-            judge_locally,
-            backend=scripted_judge(batch=batch),
-            settings=Settings(),
-            out=out,
-            concurrency=2,
-        )
-        with open_out(out, run, resume=True):
+        how = {"backend": scripted_judge(batch=batch), "settings": Settings(), "concurrency": 2}
+        engine = partial(judge_locally, out=out, **how)  # type: ignore[arg-type]
+        with open_out(out, run_description(pairs), resume=True):
             for _ in judge_rows(pairs, engine, "scripted", out, results_so_far(pairs, out)):
                 pass
             write_final_table(out, pairs)

@@ -6,12 +6,7 @@ import random
 from typing import Any
 
 from vrthinker_core.results.layout import EvaluationPair
-from vrthinker_core.results.result import (
-    LEFT_OUT,
-    OUTSIDE_FAULT,
-    ROW_FAULT,
-    PairResult,
-)
+from vrthinker_core.results.result import LEFT_OUT, OUTSIDE_FAULT, ROW_FAULT, PairResult
 from vrthinker_core.types import Dimension, Preference, StopReason, Verdict
 from vrthinker_core.types.wording import OUTSIDE_SCOPE
 
@@ -31,21 +26,14 @@ def result(row: int, people: str, judge: str | None, **fields: Any) -> PairResul
     pair = EvaluationPair(
         f"id{row:06}", row, prompt, "one.mp4", "two.mp4", verdict(people), *generators
     )
-    stop = fields.pop("stop", StopReason.ANSWERED)
-    return PairResult(
-        pair,
-        fields.pop("name", "a judge"),
-        stop,
-        None if judge is None else verdict(judge),
-        **fields,
-    )
+    stop, name = fields.pop("stop", StopReason.ANSWERED), fields.pop("name", "a judge")
+    return PairResult(pair, name, stop, None if judge is None else verdict(judge), **fields)
 
 
 def failed(row: int, people: str, fault: str = "BackendFailed") -> PairResult:
     """A pair that the judge could not be asked about."""
-    return result(
-        row, people, None, stop=StopReason.FAILED, fault=fault, error="The judge stopped."
-    )
+    how = {"stop": StopReason.FAILED, "fault": fault, "error": "The judge stopped."}
+    return result(row, people, None, **how)
 
 
 def broken(row: int, people: str) -> PairResult:
@@ -73,10 +61,8 @@ def _simulated(
     row: int, people: random.Random, judge: random.Random, prompts: int, name: str
 ) -> PairResult:
     truth = "".join(people.choice("0012") for _ in Dimension)
-    prompt, generators = (
-        f"prompt {people.randrange(prompts)}",
-        tuple(people.sample(("Kite", "Lark", "Wren"), 2)),
-    )
+    prompt = f"prompt {people.randrange(prompts)}"
+    generators = tuple(people.sample(("Kite", "Lark", "Wren"), 2))
     lengths = (people.uniform(1, 9), people.uniform(1, 9))
     if judge.random() < 0.05:
         return judge.choice((failed, broken))(row, truth)

@@ -58,33 +58,20 @@ def write_genai(folder: Path, rows: Sequence[Sequence[str | None]], split: str =
     path = folder / "video_generation" / f"{split}-00000-of-00001.parquet"
     path.parent.mkdir(parents=True, exist_ok=True)
     columns = dict(zip(GENAI_COLUMNS, map(list, zip(*rows, strict=True)), strict=True))
-    parquet.write_table(
-        pyarrow.table(
-            {name: pyarrow.array(values, pyarrow.string()) for name, values in columns.items()}
-        ),
-        path,
-    )
+    arrays = {name: pyarrow.array(each, pyarrow.string()) for name, each in columns.items()}
+    parquet.write_table(pyarrow.table(arrays), path)
     return path
 
 
 def mj_row(number: int, overall: str, **categories: str) -> dict[str, Any]:
     """One row of `test.json`."""
-    told = {
-        "Alignment": "Same",
-        "Safety": "Same",
-        "Fineness": "Same",
-        "Coherence & Consistency": "Same",
-        "Bias": "Same",
-    }
+    names = ("Alignment", "Safety", "Fineness", "Coherence & Consistency", "Bias")
     return {
         "caption": f"A dog runs over a field, take {number}.",
         "video_0_path": f"videos/{number}_0.mp4",
         "video_1_path": f"videos/{number}_1.mp4",
         "overall_preference": overall,
-        "category_preference": {
-            **told,
-            **{name.replace("_", " "): word for name, word in categories.items()},
-        },
+        "category_preference": dict.fromkeys(names, "Same") | categories,
     }
 
 

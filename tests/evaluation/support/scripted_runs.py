@@ -21,10 +21,8 @@ def write_table(folder: Path, rows: int, *, broken: Sequence[int] = ()) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     write_clip(folder / "a.mp4", 8, 32, 32)
     write_clip(folder / "b.mp4", 8, 32, 32, hue=80)
-    lines = [
-        f"a.mp4,{'gone' if n in broken else 'b'}.mp4,Prompt {n},{n % 3},{n % 2}"
-        for n in range(1, rows + 1)
-    ]
+    files = ["gone" if n in broken else "b" for n in range(1, rows + 1)]
+    lines = [f"a.mp4,{b}.mp4,Prompt {n},{n % 3},{n % 2}" for n, b in enumerate(files, start=1)]
     path = folder / "pairs.csv"
     path.write_text("\n".join(["video1,video2,prompt,TA,OA", *lines, ""]))
     return path
@@ -71,24 +69,10 @@ def _reply(messages: Sequence[Message]) -> str | BackendFailed:
 def made_result(pair: EvaluationPair) -> PairResult:
     """A result such as an engine gives, without a run."""
     label = Preference(int(pair.id[0], 16) % 3)
-    numbers = {
-        "turns": 2,
-        "frames": 24,
-        "prompt_tokens": 4000,
-        "new_tokens": 300,
-        "seconds": 2.5,
-        "clip_seconds": (5.0, 6.0),
-    }
     verdict = Verdict(label, label, label, label)
-    return PairResult(
-        pair,
-        "scripted",
-        StopReason.ANSWERED,
-        verdict,
-        confidence=4,
-        trace=f"traces/{pair.id}.json",
-        **numbers,
-    )  # type: ignore[arg-type]
+    told = {"confidence": 4, "trace": f"traces/{pair.id}.json", "clip_seconds": (5.0, 6.0)}
+    cost = {"turns": 2, "frames": 24, "prompt_tokens": 4000, "new_tokens": 300, "seconds": 2.5}
+    return PairResult(pair, "scripted", StopReason.ANSWERED, verdict, **told, **cost)  # type: ignore[arg-type]
 
 
 def made_results(pairs: Iterable[EvaluationPair]) -> Iterator[PairResult]:
