@@ -89,8 +89,8 @@ def test_a_second_turn_carries_no_picture_of_the_first(address: str) -> None:
     with counting(address) as wire:
         conversation = ServerBackend.open(parse_judge(f"server:{wire.url}")).open_conversation()
         first = opening(*range(1, 33))
-        _, reply = ask(conversation, first, Sampling(max_new_tokens=8))
-        ask(conversation, next_turn(first, reply.text), Sampling(max_new_tokens=8))
+        reply = ask(conversation, first, Sampling(max_new_tokens=8))
+        ask(conversation, next_turn(first, reply=reply.text), Sampling(max_new_tokens=8))
         conversation.close()
     opened, second = wire.request_bytes
     assert opened > 64 * 100
