@@ -1,49 +1,57 @@
-"""Importing the protocols, the factory and the file checks is cheap, and the default checkpoint is a published one."""
+"""Opening a judge: the best one for this machine, a script, a judge of one's own; imports without torch."""
 
 from __future__ import annotations
 
 import json
-import os
+import logging
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
-from vrthinker_core.backends import (
-    DEFAULT_CHECKPOINT,
-    default_choice,
-    offers,
-    open_backend,
-)
+from vrthinker_core import BadInput, VideoPair, compare, open_backend
+from vrthinker_core.backends import DEFAULT_CHECKPOINT, default_choice, factory, offers
 from vrthinker_core.backends.checkpoint_files import PUBLISHED_PROTOCOLS
 from vrthinker_core.backends.discover import LocalServer
-from vrthinker_core.backends.judge_name import parse_judge
-from vrthinker_core.errors import BadInput
+from vrthinker_core.backends.judge_name import judge_title, parse_judge
+from vrthinker_core.cli import main
+from vrthinker_core.errors import CheckpointError, explain
 
-ROOT = Path(__file__).resolve().parents[2]
 
-
-@pytest.mark.parametrize(
-    "module",
-    [
-        "backends",
-        "backends.base",
-        "backends.factory",
-        "backends.server_backend",
-        "backends.checkpoint_files",
-    ],
-)
-def test_import_does_not_import_torch(module: str) -> None:
-    code = f"import sys, vrthinker_core.{module}; print(sorted({{'torch', 'transformers'}} & set(sys.modules)))"
+def test_import_does_not_import_torch() -> None:
+    names = ("backends.factory", "backends.server_backend", "backends.checkpoint_files")
+    imported = ", ".join(f"vrthinker_core.{name}" for name in names)
+    code = f"import sys, {imported}; print({{'torch', 'transformers'}} & {{*sys.modules}})"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "[]"
+    assert found.stdout.strip() == "set()"
 
 
-def test_protocol_of_the_default_checkpoint_is_known() -> None:
-    assert DEFAULT_CHECKPOINT in PUBLISHED_PROTOCOLS
+class Broken(ModuleType):
+    def __getattr__(self, name: str) -> None:
+        raise RuntimeError("no such operator")
 
+
+@pytest.mark.parametrize("module", [None, Broken("checkpoint")], ids=["ImportError", "its own"])
+def test_a_torchvision_of_another_torch_is_one_sentence(
+    module: ModuleType | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Transformers imports an installed torchvision, and fails with it."""
+    monkeypatch.setitem(sys.modules, "vrthinker_core.backends.checkpoint", module)
+    monkeypatch.setattr(factory, "find_spec", lambda _: None)
+    with pytest.raises((ImportError, RuntimeError)):
+        open_backend("nano")
+    monkeypatch.setattr(factory, "find_spec", lambda name: name == "torchvision")
+    with pytest.raises(CheckpointError, match="pip uninstall torchvision"):
+        open_backend("nano")
+
+
+# -- scripts -------------------------------------------------------------------------------------------------------------
 
 DEEP = "[" * 200_000 + "]" * 200_000
 SCRIPTS = {
@@ -75,32 +83,14 @@ def test_script_that_cannot_be_used_is_one_sentence(tmp_path: Path, text: str) -
     assert len(str(caught.value)) < 300
 
 
-@pytest.mark.parametrize("end", ["\u2028", "\u2029", "\x85", "\x1c"], ids=ascii)
-def test_a_script_may_hold_every_character_that_ends_a_line_elsewhere(
-    tmp_path: Path, end: str
-) -> None:
-    path = tmp_path / "script.jsonl"
-    path.write_text(
-        f"\ufeff{json.dumps({'reply': 'one' + end + 'two'}, ensure_ascii=False)}\n\n", "utf-8"
-    )
-    backend = open_backend(f"scripted:{path}")
-    assert backend.script == [f"one{end}two"]
+def test_a_script_may_hold_every_character_that_ends_a_line_elsewhere(tmp_path: Path) -> None:
+    path, reply = tmp_path / "script.jsonl", "one\u2028two\u2029three\x85four\x1cfive"
+    line = json.dumps({"reply": reply}, ensure_ascii=False)
+    path.write_text(f"\ufeff{line}\n\n", "utf-8")
+    assert open_backend(f"scripted:{path}").script == [reply]
 
 
-def test_a_torchvision_of_another_torch_is_one_sentence(tmp_path: Path) -> None:
-    """PyPI's wheel beside torch for processors: importing it fails, and with it every model of transformers."""
-    (tmp_path / "torchvision").mkdir()
-    (tmp_path / "torchvision" / "__init__.py").write_text("raise RuntimeError('no such operator')")
-    about = tmp_path / "torchvision-0.28.0.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: torchvision\nVersion: 0.28.0\n")
-    code = "from vrthinker_core import open_backend; open_backend('nano')"
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(tmp_path)])}
-    found = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False
-    )
-    assert "pip uninstall torchvision" in found.stderr
-
+# -- the best judge of a machine -----------------------------------------------------------------------------------------
 
 OLLAMA = LocalServer("Ollama", "http://127.0.0.1:11434/v1", ("qwen2.5vl:7b",))
 
@@ -134,6 +124,7 @@ def test_the_default_is_the_best_that_fits(
 ) -> None:
     machine(device, free, *servers)
     assert default_choice() == choice
+    assert DEFAULT_CHECKPOINT in PUBLISHED_PROTOCOLS
 
 
 def test_what_does_not_run_says_what_it_lacks(
@@ -151,12 +142,140 @@ def test_what_does_not_run_says_what_it_lacks(
     assert [offer.judge for offer in found.values() if not offer.real_videos] == ["nano"]
 
 
-def test_the_command_prints_the_table_and_the_default() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "vrthinker_core", "judges"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "hf:qunwang13/vrthinker?quantize=4bit" in done.stdout
-    assert done.stdout.splitlines()[-1].startswith("The default here: --judge ")
+def command(*words: str) -> object:
+    """The exit status of a command in this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["vrthinker", *words])
+        with pytest.raises(SystemExit) as ended:
+            main()
+    return ended.value.code
+
+
+def test_the_command_prints_the_table_and_the_default(
+    machine: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine("cuda", 12)
+    assert command("judges") == 0
+    *_, last = (shown := capsys.readouterr().out).splitlines()
+    assert "hf:qunwang13/vrthinker?quantize=4bit" in shown
+    assert last.startswith("The default here: --judge ")
+
+
+# -- a judge of one's own ------------------------------------------------------------------------------------------------
+
+SOURCE = """
+import os
+from collections.abc import Sequence
+from vrthinker_core import Frame, Message, ScriptedBackend
+
+seen: list[Frame] = []
+
+def reply(messages: Sequence[Message]) -> str:
+    seen.extend(messages[-1].frames)
+    return "<Answer>TA=0, MQ=0, VQ=2, OA=1</Answer>"
+
+judge = ScriptedBackend(reply, name="mine")
+broken = ScriptedBackend(lambda messages: messages[9].text, name="broken")
+
+class Made(ScriptedBackend):
+    def __init__(self) -> None:
+        super().__init__(reply, name="made")
+
+def make() -> ScriptedBackend: return judge
+def fail() -> None: os.stat("/no/such/place")
+def leave() -> None: raise SystemExit(0)
+class Half: name, notes = "half", ()
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The current folder, which has a module; no import outlives it."""
+    (tmp_path / "vrt_mine.py").write_text(SOURCE)
+    (tmp_path / "vrt_torn.py").write_text("import vrt_absent")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield
+    sys.modules.pop("vrt_mine", None)
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("attribute", "name"), [("judge", "mine"), ("Made", "made"), ("make", "mine")]
+)
+def test_an_instance_a_class_or_a_function_gives_the_judge(attribute: str, name: str) -> None:
+    choice = f"python:vrt_mine:{attribute}"
+    assert (open_backend(choice).name, judge_title(choice)) == (name, f"vrt_mine.{attribute}")
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("choice", "says"),
+    [
+        ("vrt_mine", "Write python:MODULE:ATTRIBUTE"),
+        ("./vrt_mine.py:judge", "Write python:MODULE:ATTRIBUTE"),
+        ("vrt_missing:judge", "ModuleNotFoundError: No module named 'vrt_missing'."),
+        ("vrt_torn:judge", "ModuleNotFoundError: No module named 'vrt_absent'."),
+        ("vrt_mine:jugde", "has no attribute 'jugde'."),
+        ("vrt_mine:fail", "FileNotFoundError: No such file or directory."),
+        ("vrt_mine:leave", "SystemExit: 0."),
+        ("vrt_mine:seen", "is no Backend: it has no name, "),
+        ("vrt_mine:Half", "it has no protocols, follows_instructions, scope, open_conversation."),
+    ],
+)
+def test_what_is_no_judge_is_one_sentence_and_its_traceback_is_logged(
+    choice: str, says: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(BadInput) as caught:
+        open_backend(f"python:{choice}")
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+    unknown = caught.value.__cause__
+    logged = [each.exc_info and each.exc_info[1] for each in caplog.records]
+    assert logged == [unknown] * bool(unknown)
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "/home/anna/my secret dir/x", "'/home/anna/my secret dir/x'", "https://u:pw@host/v1", "C:\\Users\\anna", "sk-123",
+        "Bearer abc", "anna@host", "file:///home/anna",
+    ],
+)  # fmt: skip
+def test_no_path_address_or_key_of_an_error_is_shown(secret: str) -> None:
+    told = explain("The judge failed", ValueError(f"no way to {secret} from here"))
+    assert not re.search("anna|pw|123|abc", told)
+    assert told.startswith("The judge failed: ValueError: no way to …")
+
+
+def test_a_backend_with_wrong_parts_is_refused_before_the_run(pair: VideoPair) -> None:
+    right = {
+        "name": "a",
+        "protocols": (),
+        "notes": (),
+        "scope": "any",
+        "follows_instructions": True,
+    }
+    for odd in ({"name": 5}, {"notes": "text"}, {"protocols": "paired"}, {"scope": "all"}):
+        with pytest.raises(BadInput, match=rf"is no Backend: wrong {next(iter(odd))}\.$"):
+            compare(pair, SimpleNamespace(**right | odd))  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="int is no Backend"):
+        compare(pair, 5)  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_command_line_takes_it_and_shows_no_traceback(
+    clips: tuple[Path, Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])  # As in a process of its own
+    compare = ["compare", *map(str, clips), "--prompt", "A red ball.", "--json", "--judge"]
+    assert command(*compare, "python:vrt_mine:judge") == 0
+    assert json.loads(capsys.readouterr().out) == {"TA": 0, "MQ": 0, "VQ": 2, "OA": 1}
+    teacher = ["teacher", "--data", "drawn:1", "--pairs", "1", "--out", "taught", "--judge"]
+    for words, status in ((compare, 3), (teacher, 2)):
+        assert command(*words, "python:vrt_mine:broken") == status
+        assert "The judge failed: IndexError: " in (said := capsys.readouterr().err)
+        assert "Traceback" not in said
+    for frame in sys.modules["vrt_mine"].seen:
+        assert frame.array.shape == (frame.height, frame.width, 3)
+        assert np.array_equal(frame.array, np.asarray(frame.image))
