@@ -23,6 +23,14 @@ from vrthinker_core.ui.judges import judge_openers
 HOST = "http://[::1]:8000/v1"
 
 
+def refused(text: str) -> str:
+    """The sentence that refuses a judge."""
+    with pytest.raises(BadInput) as caught:
+        open_backend(text)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("text", "judge"),
     [
@@ -61,10 +69,7 @@ def test_a_name_is_read_and_written_again(text: str, judge: JudgeName) -> None:
 def test_a_name_that_cannot_be_read_is_one_sentence_that_says_what_to_write(
     text: str, says: str
 ) -> None:
-    with pytest.raises(BadInput) as caught:
-        open_backend(text)
-    assert says in str(caught.value)
-    assert "\n" not in str(caught.value)
+    assert says in refused(text)
 
 
 @pytest.mark.parametrize(
@@ -78,9 +83,8 @@ def test_a_name_that_cannot_be_read_is_one_sentence_that_says_what_to_write(
     ],
 )  # fmt: skip
 def test_a_near_miss_is_told_what_was_meant(text: str, meant: str, tmp_path: Path) -> None:
-    with pytest.raises(BadInput) as caught:
-        parse_judge(text.format(folder=tmp_path))
-    assert str(caught.value).endswith(f" Did you mean {meant.format(folder=tmp_path)}?")
+    told = refused(text.format(folder=tmp_path))
+    assert told.endswith(f" Did you mean {meant.format(folder=tmp_path)}?")
 
 
 @pytest.mark.parametrize(
@@ -95,10 +99,7 @@ def test_a_near_miss_is_told_what_was_meant(text: str, meant: str, tmp_path: Pat
     ],
 )  # fmt: skip
 def test_an_address_that_cannot_be_used_is_one_sentence_without_a_secret(text: str) -> None:
-    with pytest.raises(BadInput) as caught:
-        open_backend(f"server:{text}")
-    assert "hunter2" not in str(caught.value)
-    assert "\n" not in str(caught.value)
+    assert "hunter2" not in refused(f"server:{text}")
     assert "hunter2" not in judge_title(f"server:{text}")
 
 
@@ -125,9 +126,9 @@ def test_a_proxy_that_cannot_be_used_is_one_sentence_that_names_its_variable(
 
 @pytest.mark.parametrize("kind", ["sever:", "", "Openai:", "hunter2 "])
 def test_a_mistyped_kind_of_judge_repeats_no_secret(kind: str) -> None:
-    with pytest.raises(BadInput, match=r"server:URL#MODEL|openai:MODEL") as caught:
-        open_backend(f"{kind}http://someone:hunter2@host/v1?key=hunter2")
-    assert "hunter2" not in str(caught.value)
+    told = refused(f"{kind}http://someone:hunter2@host/v1?key=hunter2")
+    assert "server:URL#MODEL" in told or "openai:MODEL" in told
+    assert "hunter2" not in told
 
 
 def test_the_page_neither_shows_nor_logs_a_password(caplog: pytest.LogCaptureFixture) -> None:
@@ -141,12 +142,12 @@ def test_the_page_neither_shows_nor_logs_a_password(caplog: pytest.LogCaptureFix
 
 def test_names_show_no_path_of_the_server() -> None:
     assert model_title("/data/models/vrthinker/") == "vrthinker"
-    assert (
-        judge_title("server:http://host:8000/v1#qunwang13/vrthinker?protocol=paired")
-        == "qunwang13/vrthinker"
-    )
-    assert judge_title("server:http://host:8000/v1") == "host:8000"
-    assert judge_title("server:http://host:8000?protocol=paired") == "host:8000"
+    for name, title in (
+        ("http://host:8000/v1#qunwang13/vrthinker?protocol=paired", "qunwang13/vrthinker"),
+        ("http://host:8000/v1", "host:8000"),
+        ("http://host:8000?protocol=paired", "host:8000"),
+    ):
+        assert judge_title(f"server:{name}") == title
 
 
 def test_the_key_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,6 +159,6 @@ def test_the_key_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("VRTHINKER_API_KEY", " first\n")
     assert read_key().value == "first"
     monkeypatch.setenv("VRTHINKER_API_KEY", "\u201chunter2\u201d")
-    with pytest.raises(BadInput, match="The key in VRTHINKER_API_KEY") as caught:
-        open_backend("server:http://host.invalid/v1#m")
-    assert "hunter2" not in str(caught.value)
+    told = refused("server:http://host.invalid/v1#m")
+    assert "The key in VRTHINKER_API_KEY" in told
+    assert "hunter2" not in told

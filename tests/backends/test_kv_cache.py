@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from tests.backends.support.random_model import generate, noise_frame
+from tests.backends.support.random_model import generate, noise_frame, replied, system, user
 from tests.backends.support.stock_transformers import StockModel
 from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.backends.chat_template import SafeTokenizer, render_prompt
@@ -17,26 +17,20 @@ from vrthinker_core.backends.kv_cache import PrefixCache
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.backends.vision_encoder import VisionEncoder
 from vrthinker_core.types import Frame
-from vrthinker_core.types.messages import Completion, GeneratedText, Image, Message, Text, Video
+from vrthinker_core.types.messages import Completion, Image, Message, Video
 
-OPENING = Message(
-    "user", (*(Image(noise_frame(n)) for n in range(3)), Text("Compare the two videos."))
+OPENING = user(*map(noise_frame, range(3)), "Compare the two videos.")
+WITH_VIDEOS = user(
+    Video(tuple(noise_frame(n, 56, 84) for n in range(6))),
+    Video((noise_frame(8), noise_frame(9), noise_frame(10))),
+    "Compare.",
 )
-WITH_VIDEOS = Message(
-    "user",
-    (
-        Video(tuple(noise_frame(n, 56, 84) for n in range(6))),
-        Video((noise_frame(8), noise_frame(9), noise_frame(10))),
-        Text("Compare."),
-    ),
-)
-LONG_PROMPT = tuple(Image(noise_frame(n, 112, 112)) for n in range(40, 112))
+LONG_PROMPT = user(*(noise_frame(n, 112, 112) for n in range(40, 112)))
 """More tokens than one prefill chunk."""
 
 
 def tool_response(turn: int, *frames: Frame) -> Message:
-    text = Text(f"<tool_response>Retrieved {turn}</tool_response>")
-    return Message("user", (*map(Image, frames), text))
+    return user(*frames, f"<tool_response>Retrieved {turn}</tool_response>")
 
 
 def without_frames(message: Message) -> Message:
@@ -46,22 +40,18 @@ def without_frames(message: Message) -> Message:
     )
 
 
-def said(text: str) -> Message:
-    return Message("assistant", (GeneratedText(text),))
-
-
-JUDGE, JUDGE_WELL = (Message("system", (Text(text),)) for text in ("You judge.", "You judge well."))
-LESS = [JUDGE, OPENING, said("less"), tool_response(2, noise_frame(7), noise_frame(0))]
+JUDGE, JUDGE_WELL = system("You judge."), system("You judge well.")
+LESS = [JUDGE, OPENING, replied("less"), tool_response(2, noise_frame(7), noise_frame(0))]
 HISTORY = [
     [JUDGE, OPENING],
-    [JUDGE, OPENING, said("more"), tool_response(1, noise_frame(5), noise_frame(6, 28, 28))],
-    [JUDGE, without_frames(OPENING), said("more"), tool_response(1, noise_frame(5))],
+    [JUDGE, OPENING, replied("more"), tool_response(1, noise_frame(5), noise_frame(6, 28, 28))],
+    [JUDGE, without_frames(OPENING), replied("more"), tool_response(1, noise_frame(5))],
     LESS,
     LESS,
     [JUDGE, OPENING],
     [JUDGE_WELL, WITH_VIDEOS],
-    [JUDGE_WELL, WITH_VIDEOS, said("hm"), tool_response(3, noise_frame(2))],
-    [JUDGE, Message("user", LONG_PROMPT), said("hm"), WITH_VIDEOS],
+    [JUDGE_WELL, WITH_VIDEOS, replied("hm"), tool_response(3, noise_frame(2))],
+    [JUDGE, LONG_PROMPT, replied("hm"), WITH_VIDEOS],
 ]
 
 
@@ -101,15 +91,16 @@ def replies_of(
         reply = generate(conversation, messages)
         turns_taken.append((list(messages), reply))
         messages = [without_frames(m) if window and m is not opening else m for m in messages]
-        messages += [
-            Message("assistant", (GeneratedText(reply.text, reply.tokens),)),
-            tool_response(turn, noise_frame(20 + turn), noise_frame(30 + turn)),
-        ]
+        more = tool_response(turn, noise_frame(20 + turn), noise_frame(30 + turn))
+        messages += [replied(reply.text, reply.tokens), more]
     return turns_taken
 
 
-@pytest.mark.parametrize("window", [False, True], ids=["all frames stay", "window of one"])
-@pytest.mark.parametrize("opening", [OPENING, WITH_VIDEOS], ids=["images", "videos"])
+@pytest.mark.parametrize(
+    ("opening", "window"),
+    [(OPENING, False), (WITH_VIDEOS, True)],
+    ids=["images, all frames stay", "videos, window of one"],
+)
 def test_replies_are_those_of_stock_generate_at_every_turn(
     small: TransformersBackend, stock: StockModel, opening: Message, window: bool
 ) -> None:
@@ -126,12 +117,7 @@ def test_a_turn_prefills_only_what_is_new(small: TransformersBackend) -> None:
 
 
 def test_conversations_in_many_threads_do_not_mix(small: TransformersBackend) -> None:
-    openings = [
-        OPENING,
-        WITH_VIDEOS,
-        Message("user", (Text("No picture at all."),)),
-        Message("user", (Image(noise_frame(77, 140, 28)),)),
-    ]
+    openings = [OPENING, WITH_VIDEOS, user("No picture at all."), user(noise_frame(77, 140, 28))]
     alone = [[reply.tokens for _, reply in replies_of(small, opening)] for opening in openings]
     with ThreadPoolExecutor(len(openings)) as pool:
         found = list(pool.map(lambda opening: replies_of(small, opening), openings))
@@ -143,9 +129,8 @@ def test_conversations_in_many_threads_do_not_mix(small: TransformersBackend) ->
 
 def test_a_frame_is_encoded_once_for_all_conversations(small: TransformersBackend) -> None:
     """A frame without its pixels can be sent again: its image features are cached by key."""
-    messages = [Message("user", (Image(noise_frame(60)), Text("Compare.")))]
-    with_pixels = generate(small.open_conversation(), messages)
-    without_pixels = [Message("user", (Image(replace(noise_frame(60), rgb=b"")), Text("Compare.")))]
+    with_pixels = generate(small.open_conversation(), [user(noise_frame(60), "Compare.")])
+    without_pixels = [user(replace(noise_frame(60), rgb=b""), "Compare.")]
     assert generate(small.open_conversation(), without_pixels).tokens == with_pixels.tokens
 
 
@@ -179,7 +164,6 @@ def test_grid_is_that_of_the_image_processor(stock: StockModel) -> None:
     vision = VisionEncoder(stock.model, stock.processor)
     for width, height in ((28, 28), (84, 56), (448, 448), (30, 97), (620, 350)):
         frame = noise_frame(1, width, height)
-        messages = [Message("user", (Image(frame),))]
         item = vision.vision_item("image", (frame,))
-        empty = len(stock.prompt_ids([Message("user", ())]))
-        assert item.num_tokens == len(stock.prompt_ids(messages)) - empty - 2
+        tokens = len(stock.prompt_ids([user(frame)])) - len(stock.prompt_ids([user()]))
+        assert item.num_tokens == tokens - 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -15,12 +16,8 @@ import torch
 from huggingface_hub import close_session
 from safetensors.torch import load_file, save_file
 
-from tests.backends.support.random_model import (
-    VOCABULARY_SIZE,
-    generate,
-    noise_frame,
-)
-from tests.backends.support.sealed import write_marker
+from tests.backends.support.random_model import VOCABULARY_SIZE, generate, noise_frame
+from vrthinker_core.backends.checkpoint_files import MARKER
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import CheckpointError
 from vrthinker_core.types.messages import Image, Message, Text
@@ -32,6 +29,12 @@ UP_IN_MODEL = "model.language_model.layers.1.mlp.up_proj.weight"
 """The same tensor's name in the model."""
 ASK = [Message("user", (Text("Compare the two videos."),))]
 Weights = dict[str, torch.Tensor]
+
+
+def seal(folder: Path, protocol: str = "paired") -> None:
+    """Write a marker with a checksum of every file, as the built-in judge has one."""
+    sums = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
+    (folder / MARKER).write_text(json.dumps({"protocol": protocol, "sha256": sums}))
 
 
 def refused(source: Path | str) -> str:
@@ -108,7 +111,7 @@ def leave_an_adapter(folder: Path) -> None:
 
 
 def leave_a_checksum_of_nothing(folder: Path) -> None:
-    write_marker(folder, "paired")
+    seal(folder)
     (folder / "chat_template.jinja").unlink()
 
 
@@ -133,8 +136,8 @@ FILES: dict[str, tuple[Damage, str]] = {
     "a string for a number": (edits_text(hidden_size="big"), "config.json"),
     "config not JSON": (writes(CONFIG, "{"), "config.json of judge is damaged"),
     "config a list": (writes(CONFIG, "[]"), "config.json of judge is damaged"),
-    "marker not JSON": (writes("vrthinker.json", "x"), "vrthinker.json of judge is damaged"),
-    "no checksums": (writes("vrthinker.json", '{"sha256": "x"}'), "checksums are no table"),
+    "marker not JSON": (writes(MARKER, "x"), "vrthinker.json of judge is damaged"),
+    "no checksums": (writes(MARKER, '{"sha256": "x"}'), "checksums are no table"),
     "no config": (drops(CONFIG), "judge is no checkpoint: it has no config.json"),
     "no weights": (drops(WEIGHTS_FILE), "judge has no weights"),
     "no tokenizer": (drops("tokenizer.json"), "tokenizer.json is missing"),
@@ -286,7 +289,7 @@ def test_tokenizer_of_another_model_is_refused(
 
 @pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "config.json"])
 def test_changed_bit_in_a_file_with_a_checksum_is_refused(copy: Path, name: str) -> None:
-    write_marker(copy, "concat")
+    seal(copy, "concat")
     assert TransformersBackend.load(str(copy)).protocols == ("concat",)
     content = bytearray((copy / name).read_bytes())
     content[-40] ^= 1

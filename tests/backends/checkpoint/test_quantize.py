@@ -264,12 +264,7 @@ VERSION_1 = {
 
 @pytest.mark.parametrize(
     ("files", "limited"),
-    [
-        (VERSION_1, True),
-        (VERSION_2, True),
-        ({}, False),
-        (VERSION_2 | {"memory.max": "max"}, False),
-    ],
+    [(VERSION_1, True), (VERSION_2, True), ({}, False), (VERSION_2 | {"memory.max": "max"}, False)],
     ids=["version 1", "version 2", "no group", "no limit"],
 )
 def test_memory_is_that_of_the_control_group_or_of_the_machine(

@@ -51,32 +51,25 @@ def refusal(tmp_path: Path, content: bytes) -> str:
 WHOLE = len(json.dumps({"a": entry()}))
 HEADERS: dict[str, bytes] = {
     "no bytes": b"",
-    "7 bytes": bytes(7),
     "8 zero bytes": bytes(8),
     "1000 zero bytes": bytes(1000),
-    "1000 bytes of 0xff": b"\xff" * 1000,
-    "text": b"version https://git-lfs.github.com/spec/v1\n" * 3,
     "a pickle": b"\x80\x04." + bytes(100),
     "a zip archive": b"PK\x03\x04" + bytes(100),
     "header length 0": file_of({"a": entry()}, length=0),
-    "header length 1": file_of({"a": entry()}, length=1),
     "header length one too small": file_of({"a": entry()}, length=WHOLE - 1),
     "header length one too large": file_of({"a": entry()}, length=WHOLE + 1),
     "header longer than the file": file_of({"a": entry()}, length=99_999_999),
     "header beyond the limit": file_of({"a": entry()}, length=100_000_001),
-    "header length 2^63": file_of({"a": entry()}, length=2**63),
     "header length 2^64 - 1": file_of({"a": entry()}, length=2**64 - 1),
     "not UTF-8": file_of(b'{"\xff\xfe": 1}'),
     "half a surrogate pair": file_of(json.dumps({"\ud800": entry()}).encode()),
     "not JSON": file_of(b"{a: 1}"),
     "JSON and more": file_of(json.dumps({"a": entry()}).encode() + b"more"),
     "a list": file_of([]),
-    "a string": file_of(b'"a"'),
     "null": file_of(b"null"),
     "deeply nested lists": file_of(b"[" * DEEP + b"]" * DEEP),
     "deeply nested objects": file_of(b'{"a":' * DEEP + b"1" + b"}" * DEEP),
     "nesting that is never closed": file_of(b'{"a":' * DEEP),
-    "a deeply nested shape": file_of(b'{"a": {"shape": ' + b"[" * DEEP + b"]" * DEEP + b"}}"),
     "a deeply nested unknown field": file_of(b'{"a": {"x": ' + b"[" * DEEP + b"]" * DEEP + b"}}"),
     "a deeply nested __metadata__": file_of(
         b'{"__metadata__": {"a": ' + b"[" * DEEP + b"]" * DEEP + b"}}"
@@ -100,11 +93,9 @@ HEADERS: dict[str, bytes] = {
     "negative offsets": file_of({"a": entry(data_offsets=[-8, 0])}),
     "offsets in reverse": file_of({"a": entry(data_offsets=[8, 0])}),
     "fractional offsets": file_of({"a": entry(data_offsets=[0.0, 8.0])}),
-    "three offsets": file_of({"a": entry(data_offsets=[0, 4, 8])}),
     "tensors that overlap": file_of({"a": entry(), "b": entry(data_offsets=[4, 12])}, data=12),
     "two tensors in one place": file_of({"a": entry(), "b": entry()}),
     "a hole between tensors": file_of({"a": entry(), "b": entry(data_offsets=[16, 24])}, data=24),
-    "a hole before the first tensor": file_of({"a": entry(data_offsets=[8, 16])}, data=16),
     "offsets beyond 64 bits": file_of({"a": entry(data_offsets=[0, 2**70])}),
 }
 
@@ -189,8 +180,4 @@ def test_folder_in_the_place_of_weights_is_no_weights(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "qwen2_5_vl"}')
     (tmp_path / "model.safetensors").mkdir()
     with pytest.raises(CheckpointError, match="has no weights"):
-        check_files(tmp_path)
-    (tmp_path / "model.safetensors").rmdir()
-    (tmp_path / "model.safetensors").write_bytes(HEADERS["deeply nested objects"])
-    with pytest.raises(CheckpointError, match="its safetensors header cannot be read"):
         check_files(tmp_path)
