@@ -12,6 +12,7 @@ import torch
 
 from tests.backends.support.random_model import (
     OPENING,
+    asks,
     completions,
     generate,
     small_config,
@@ -71,7 +72,7 @@ def test_a_batch_gives_what_each_gives_alone(
     prompts = [OPENING, [*OPENING, user("Compare them.")], OPENING]
     sampling = Sampling(max_new_tokens=200)
     alone = [generate(on_gpu.open_conversation(), each, sampling).tokens for each in prompts]
-    assert [each.tokens for each in completions(on_gpu, prompts, sampling)] == alone
+    assert [each.tokens for each in completions(on_gpu, asks(on_gpu, prompts, sampling))] == alone
     assert not caplog.records, "a CUDA graph was captured"
 
 

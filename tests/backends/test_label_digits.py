@@ -11,6 +11,7 @@ from hypothesis import given, strategies as st
 
 from tests.backends.support.random_model import (
     VOCABULARY_SIZE,
+    asks,
     completions,
     conversation_with,
     generate,
@@ -109,7 +110,7 @@ def test_single_steps_several_steps_and_a_batch_tell_the_same(nano: Transformers
     alone = [generate(conversation_with(nano, 0), messages, ANSWER_NOW) for messages in prompts]
     assert all(reply.label_tokens for reply in alone)
     several = generate(conversation_with(nano, 5), prompts[0], ANSWER_NOW)
-    batched = completions(nano, prompts, ANSWER_NOW)
+    batched = completions(nano, asks(nano, prompts, ANSWER_NOW))
     for reply, other in zip((alone[0], *alone), (several, *batched), strict=True):
         assert same(reply, other)
         offsets = [[token.offset for token in each.label_tokens] for each in (reply, other)]

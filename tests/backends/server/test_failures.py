@@ -478,14 +478,6 @@ def run(pair: VideoPair, answers: Sequence[Answer], trace: Path | None = None) -
         return list(judge(pair, open_judge(server), Settings(), trace=trace))
 
 
-def test_a_stream_cut_in_the_middle_is_judged_again_once(pair: VideoPair) -> None:
-    *_, turn, end = run(pair, [says_then(ANSWER[:30], nothing), says()])
-    assert turn.turn.completion.text == ANSWER
-    assert turn.turn.completion.new_tokens == len(turn.turn.completion.pieces)
-    assert "broke off" in turn.turn.note
-    assert end.verdict.whole
-
-
 def test_the_key_stands_nowhere(
     pair: VideoPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
     capfd: pytest.CaptureFixture[str],

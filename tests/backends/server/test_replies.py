@@ -302,14 +302,6 @@ def test_the_built_in_judge_on_a_server_is_told_as_little_as_here() -> None:
 CALL = '<Think>More.</Think>\n<tool_call>{"name": "select_frames", "arguments": {"frame_indices": [10, 60]}}</tool_call>'
 
 
-def test_a_comparison_through_a_server_has_the_same_turns(pair: VideoPair) -> None:
-    with serving(says(CALL), says(), cards=VLLM) as server:
-        end = list(judge(pair, open_judge(server), Settings()))[-1]
-        assert end.error == ""
-        assert end.verdict.labels == {"TA": 1, "VQ": 2, "MQ": 0, "OA": 1}
-        assert [len(body["messages"]) for body in server.bodies] == [2, 4]
-
-
 def test_many_conversations_are_in_flight_at_once(pair: VideoPair) -> None:
     """Each request is answered only when all have arrived."""
     arrived: list[int] = []

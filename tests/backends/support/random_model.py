@@ -33,32 +33,15 @@ VOCABULARY_SIZE = json.loads((NANO / "config.json").read_text())["text_config"][
 """Tokens of the built-in judge's vocabulary; the first seven are control tokens."""
 
 SMALLEST_TEXT = {
-    "vocab_size": VOCABULARY_SIZE,
-    "hidden_size": 64,
-    "intermediate_size": 96,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 2048,
-    "tie_word_embeddings": False,
+    "vocab_size": VOCABULARY_SIZE, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 2048, "tie_word_embeddings": False,
     "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 3, 3]},
-    "bos_token_id": 0,
-    "eos_token_id": 2,
-    "pad_token_id": 0,
-}
+    "bos_token_id": 0, "eos_token_id": 2, "pad_token_id": 0,
+}  # fmt: skip
 SMALLEST_VISION = {
-    "depth": 2,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_heads": 2,
-    "out_hidden_size": 64,
-    "patch_size": 14,
-    "spatial_merge_size": 2,
-    "temporal_patch_size": 2,
-    "window_size": 56,
-    "fullatt_block_indexes": [1],
-    "tokens_per_second": 2,
-}
+    "depth": 2, "hidden_size": 32, "intermediate_size": 48, "num_heads": 2, "out_hidden_size": 64, "patch_size": 14,
+    "spatial_merge_size": 2, "temporal_patch_size": 2, "window_size": 56, "fullatt_block_indexes": [1], "tokens_per_second": 2,
+}  # fmt: skip
 
 
 def write_random_checkpoint(
@@ -167,18 +150,24 @@ def same(one: Completion, other: Completion) -> bool:
     )
 
 
-def completions(
+def asks(
     backend: TransformersBackend,
     prompts: Sequence[Sequence[Message]],
     *samplings: Sampling,
     conversations: Sequence[Conversation] = (),
-) -> list[Completion]:
-    """The replies of one batch; the last sampling is that of all other prompts."""
+) -> list[GenerationRequest]:
+    """A request for each prompt; the last sampling is that of all other prompts."""
     chosen = [*samplings, *samplings[-1:] * len(prompts)]
     opened = conversations or [backend.open_conversation() for _ in prompts]
-    requests = list(map(GenerationRequest, opened, prompts, chosen))
+    return list(map(GenerationRequest, opened, prompts, chosen))
+
+
+def completions(
+    backend: TransformersBackend, requests: Sequence[GenerationRequest]
+) -> list[Completion]:
+    """The replies of one batch."""
     ends = {n: item for n, item in backend.stream_batch(requests) if isinstance(item, Completion)}
-    return [ends[n] for n in range(len(prompts))]
+    return [ends[n] for n in range(len(requests))]
 
 
 def conversation_with(

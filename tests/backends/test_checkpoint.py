@@ -1,4 +1,4 @@
-"""A checkpoint is complete and sound, or it is refused in one sentence that names what is wrong."""
+"""A checkpoint is complete, sound and trained, or it is refused in one sentence that names what is wrong."""
 
 from __future__ import annotations
 
@@ -14,20 +14,25 @@ from typing import Any
 import pytest
 import torch
 from huggingface_hub import close_session
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from tests.backends.support.random_model import VOCABULARY_SIZE, generate, noise_frame
-from vrthinker_core.backends.checkpoint_files import MARKER
+from tests.backends.support.random_model import VOCABULARY_SIZE, generate, noise_frame, user
+from vrthinker_core import Settings
+from vrthinker_core.backends import NANO
+from vrthinker_core.backends.chat_template import VisionItem
+from vrthinker_core.backends.checkpoint_files import GENERATION_CONFIG, MARKER, published_protocol
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import CheckpointError
-from vrthinker_core.types.messages import Image, Message, Text
+from vrthinker_core.protocols import make_protocol
+from vrthinker_core.types.messages import Completion, Message, Sampling
 
 UP = "model.layers.1.mlp.up_proj.weight"
 """A tensor's name in the file, in the layout of the published checkpoints."""
 
 UP_IN_MODEL = "model.language_model.layers.1.mlp.up_proj.weight"
 """The same tensor's name in the model."""
-ASK = [Message("user", (Text("Compare the two videos."),))]
+ASK = [user("Compare the two videos.")]
 Weights = dict[str, torch.Tensor]
 
 
@@ -146,6 +151,43 @@ FILES: dict[str, tuple[Damage, str]] = {
         "judge is incomplete: preprocessor_config.json is missing",
     ),
     "no template": (leave_a_checksum_of_nothing, "chat_template.jinja is missing"),
+    "no JSON": (writes(GENERATION_CONFIG, "{"), f"{GENERATION_CONFIG} of judge .* is not JSON"),
+    "a list": (writes(GENERATION_CONFIG, "[]"), f"{GENERATION_CONFIG} .* holds no JSON object"),
+    **{
+        f"an end {token!s:.9}": (edits(GENERATION_CONFIG, eos_token_id=token), "ends replies with ")
+        for token in ("2", [[2], 0], [2, -1], 100_000, 2.5, True, "x" * 1000)
+    },
+    **{
+        f"a penalty {penalty}": (
+            edits(GENERATION_CONFIG, repetition_penalty=penalty),
+            re.escape(f"its repetition_penalty is {penalty!r}, not 0.01 to 100."),
+        )
+        for penalty in ("x", float("nan"), float("inf"), -1.0, 0, 1e-300, [1.1])
+    },
+    **{
+        f"context {tokens}": (
+            edits_text(max_position_embeddings=tokens),
+            f"config.json of judge is damaged: it allows a context of {tokens} tokens.",
+        )
+        for tokens in (0, -5)
+    },
+    **{
+        str(said): (
+            writes(MARKER, json.dumps(said)),
+            f"^{MARKER} of judge is damaged.* its `{next(iter(said))}` is ",
+        )
+        for said in (
+            {"protocol": ["paired", "other"]},
+            {"protocol": 7},
+            {"protocol": ["paired", None]},
+            {"forced": ["one"], "protocol": "paired"},
+            {"forced": "ab"},
+            {"forced": {"concat": ["a", ""]}},
+            {"forced": {"other": ["a", "b"]}},
+            {"scope": "all"},
+            {"video_items": "no"},
+        )
+    },
     "too large for any memory": (edits_text(intermediate_size=2**40), "config.json describes"),
 }
 
@@ -153,7 +195,8 @@ FILES: dict[str, tuple[Damage, str]] = {
 @pytest.mark.parametrize(("damage", "sentence"), FILES.values(), ids=FILES)
 def test_damaged_file_is_named(copy: Path, damage: Damage, sentence: str) -> None:
     damage(copy)
-    assert re.search(sentence, refused(copy))
+    assert re.search(sentence, told := refused(copy)), told
+    assert len(told) < 300
 
 
 def test_source_that_is_no_folder_is_refused(
@@ -227,9 +270,9 @@ def test_processor_does_not_shrink_frames_that_fit_the_protocol(copy: Path) -> N
     size = {"shortest_edge": 784, "longest_edge": 64 * 784}
     edits("preprocessor_config.json", size=size)(copy)
     conversation = TransformersBackend.load(str(copy)).open_conversation()
-    message = Message("user", (Image(noise_frame(1, 560, 700)),))
-    empty = conversation.count_tokens([Message("user", ())])
-    assert conversation.count_tokens([message]) - empty == 20 * 25 + 2
+    frame = noise_frame(1, 560, 700)
+    shown, empty = (conversation.count_tokens([user(*frames)]) for frames in ([frame], []))
+    assert shown - empty == 20 * 25 + 2
 
 
 # -- tokenizers ----------------------------------------------------------------------------------------------------------
@@ -245,11 +288,11 @@ def drop_tokens(tokenizer: dict[str, Any]) -> None:
 
 def swap_placeholders(tokenizer: dict[str, Any]) -> None:
     """Swap the image and video placeholder tokens."""
-    first, second = tokenizer["added_tokens"][5], tokenizer["added_tokens"][6]
-    first["content"], second["content"] = second["content"], first["content"]
+    first, second = tokenizer["added_tokens"][5:7]
     vocabulary = tokenizer["model"]["vocab"]
-    image, video = "<|image_pad|>", "<|video_pad|>"
-    vocabulary[image], vocabulary[video] = vocabulary[video], vocabulary[image]
+    for each in (first, second):
+        vocabulary[each["content"]] = first["id"] + second["id"] - each["id"]
+    first["content"], second["content"] = second["content"], first["content"]
 
 
 def rename_control_token(tokenizer: dict[str, Any]) -> None:
@@ -258,19 +301,14 @@ def rename_control_token(tokenizer: dict[str, Any]) -> None:
 
 
 def add_tokens(tokenizer: dict[str, Any]) -> None:
-    last = tokenizer["added_tokens"][-1]
-    tokenizer["added_tokens"] += [
-        last | {"id": VOCABULARY_SIZE + n, "content": f"<new {n}>"} for n in range(3)
-    ]
+    new = ({"id": VOCABULARY_SIZE + n, "content": f"<new {n}>"} for n in range(3))
+    tokenizer["added_tokens"] += [tokenizer["added_tokens"][-1] | each for each in new]
 
 
-ROWS = f"{VOCABULARY_SIZE:,}"
+ROWS = f"but the model has {VOCABULARY_SIZE:,} rows"
 TOKENIZERS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
-    "too few tokens": (drop_tokens, f"has 700 tokens, but the model has {ROWS} rows"),
-    "too many tokens": (
-        add_tokens,
-        f"has {VOCABULARY_SIZE + 3:,} tokens, but the model has {ROWS} rows",
-    ),
+    "too few tokens": (drop_tokens, f"has 700 tokens, {ROWS}"),
+    "too many tokens": (add_tokens, f"has {VOCABULARY_SIZE + 3:,} tokens, {ROWS}"),
     "placeholders swapped": (swap_placeholders, "belongs to another model"),
     "a control token missing": (rename_control_token, "lacks the control token <|im_start|>"),
 }
@@ -305,3 +343,179 @@ def test_checkpoint_in_the_hub_s_cache_is_named_by_its_id(
     )
     backend = TransformersBackend.load(str(cached))
     assert (backend.name, backend.protocols) == ("qunwang13/vr-thinker", ("concat",))
+
+
+# -- protocols and forced answers --------------------------------------------------------------------------------------
+
+
+FORCED = {
+    "paired": ["</Think>\n<tool_call>", "</Think>\n<Answer>"],
+    "concat": ["</think>\n", "</think>\n<final answer>"],
+}
+
+
+@pytest.fixture
+def judge(tmp_path: Path) -> Path:
+    """The built-in judge's files, to be changed."""
+    return Path(shutil.copytree(NANO, tmp_path / "judge"))
+
+
+def concat_opening() -> list[Message]:
+    protocol = make_protocol(Settings(), "concat")
+    frames = [noise_frame(k, 112, 112) for k in range(len(protocol.opening_refs))]
+    return list(protocol.opening_messages("A red ball moves right across the wood.", frames))
+
+
+def test_a_checkpoint_may_speak_several_protocols_each_forced_in_its_own_words(judge: Path) -> None:
+    edits(MARKER, protocol=["paired", "concat"], forced=FORCED)(judge)
+    backend = TransformersBackend.load(str(judge))
+    assert backend.protocols == ("paired", "concat")
+    assert not backend.follows_instructions
+    for protocol, own in FORCED.items():
+        prompts = make_protocol(Settings(), protocol)  # type: ignore[arg-type]
+        assert backend.loaded.forced_redirects[prompts.redirect] == tuple(own)
+
+
+def test_one_forced_pair_serves_the_protocol_that_is_named(judge: Path) -> None:
+    edits(MARKER, protocol="paired", forced=FORCED["paired"])(judge)
+    loaded = TransformersBackend.load(str(judge)).loaded
+    assert list(loaded.forced_redirects) == [make_protocol(Settings(), "paired").redirect]
+
+
+def test_a_checkpoint_that_learnt_no_video_items_gets_every_frame_as_an_image(judge: Path) -> None:
+    found = []
+    for video_items in (True, False):
+        edits(MARKER, video_items=video_items)(judge)
+        backend = TransformersBackend.load(str(judge))
+        rendered = backend.loaded.render(concat_opening())
+        found.append([item for item in rendered if isinstance(item, VisionItem)])
+    packed, single = found
+    assert [item.kind for item in packed] == ["video"]
+    assert [item.kind for item in single] == ["image"] * 8
+    assert [key for item in single for key in item.frame_keys] == list(packed[0].frame_keys)
+    *_, completion = backend.open_conversation().stream(
+        concat_opening(), Sampling(max_new_tokens=2)
+    )
+    assert isinstance(completion, Completion)
+
+
+@pytest.mark.parametrize(
+    ("name", "known"), [("vr-thinker", "concat"), ("VRThinker", "paired"), ("my-vrthinker", None)]
+)
+def test_published_checkpoints_are_known_by_name(name: str, known: str | None) -> None:
+    assert published_protocol([name]) == known
+
+
+# -- the end of a reply, repetition and the context ----------------------------------------------------------------------
+
+
+def test_without_one_config_json_says_what_ends_a_reply(copy: Path) -> None:
+    (copy / GENERATION_CONFIG).unlink()
+    assert TransformersBackend.load(str(copy)).loaded.stop_tokens == {0, 2}
+    edits_text(eos_token_id=100_000)(copy)
+    assert refused(copy).startswith("config.json of judge is damaged: it ends replies with 100000")
+
+
+@pytest.mark.parametrize(
+    "said", [{}, {"eos_token_id": None, "repetition_penalty": None}, {"repetition_penalty": 1}]
+)
+def test_what_is_sound_is_taken(said: dict[str, Any], copy: Path) -> None:
+    (copy / GENERATION_CONFIG).write_text(json.dumps(said))
+    loaded = TransformersBackend.load(str(copy)).loaded
+    assert (loaded.stop_tokens, loaded.repetition_penalty) == ({0, 2}, 1.0)
+
+
+# -- zeros and noise ---------------------------------------------------------------------------------------------------
+
+
+SHARDS = sorted(path.name for path in NANO.glob("*.safetensors"))
+Draw = Callable[[torch.Tensor], torch.Tensor]
+
+
+@pytest.fixture
+def unsealed(tmp_path: Path) -> Path:
+    """The built-in judge without its checksums."""
+    folder = shutil.copytree(NANO, tmp_path / "judge")
+    marker = json.loads((folder / MARKER).read_text())
+    del marker["sha256"]
+    (folder / MARKER).write_text(json.dumps(marker))
+    return folder
+
+
+def tensors_of(path: Path) -> list[str]:
+    with safe_open(path, framework="numpy") as file:
+        return list(file.keys())
+
+
+def redraw(folder: Path, names: list[str], draw: Draw, only: str = "") -> None:
+    """Draw anew every matrix of these files whose name holds `only`."""
+    torch.manual_seed(0)
+    for name in names:
+        weights = {
+            tensor: draw(weight).to(weight.dtype) if weight.ndim > 1 and only in tensor else weight
+            for tensor, weight in load_file(folder / name).items()
+        }
+        save_file(weights, folder / name, metadata={"format": "pt"})
+
+
+@pytest.mark.parametrize("half", [0, 1])
+@pytest.mark.parametrize("name", SHARDS)
+def test_half_of_a_shard_of_zeros_is_refused(unsealed: Path, name: str, half: int) -> None:
+    content = bytearray((unsealed / name).read_bytes())
+    start = 8 + int.from_bytes(content[:8], "little")
+    middle = (start + len(content)) // 2
+    first, last = ((start, middle), (middle, len(content)))[half]
+    content[first:last] = bytes(last - first)
+    (unsealed / name).write_bytes(content)
+    sentence = refused(unsealed)
+    assert sentence.startswith(f"{name} is damaged: ")
+    assert any(f" of {tensor} are zeros." in sentence for tensor in tensors_of(unsealed / name))
+
+
+def like_its_own(weight: torch.Tensor) -> torch.Tensor:
+    return torch.randn(weight.shape) * weight.float().std()
+
+
+NOISE: dict[str, Draw] = {
+    "normal, 0.02": lambda weight: torch.randn(weight.shape) * 0.02,
+    "normal, each tensor's own deviation": like_its_own,
+    "uniform": lambda weight: (2 * torch.rand(weight.shape) - 1) * weight[0].numel() ** -0.5,
+    "one value": lambda weight: torch.full(weight.shape, 0.02),
+}
+
+
+@pytest.mark.parametrize(
+    ("draw", "names"),
+    [
+        *((draw, SHARDS[:1]) for draw in NOISE.values()),
+        (like_its_own, SHARDS[1:]),
+        (like_its_own, SHARDS),
+    ],
+    ids=[*NOISE, "the other shard", "all shards"],
+)
+def test_a_shard_of_random_values_is_refused(unsealed: Path, names: list[str], draw: Draw) -> None:
+    redraw(unsealed, names, draw)
+    file, _, rest = refused(unsealed).partition(" is damaged or was never trained: ")
+    assert file in names
+    assert rest.split()[0] in tensors_of(unsealed / file)
+
+
+def test_one_layer_of_random_values_is_refused(unsealed: Path) -> None:
+    redraw(unsealed, SHARDS, like_its_own, only=".layers.2.")
+    assert ": model.layers.2.mlp.down_proj.weight and its layer look random." in refused(unsealed)
+
+
+def test_weights_that_are_all_zero_are_refused_however_small(copy: Path) -> None:
+    redraw(copy, ["model.safetensors"], torch.zeros_like)
+    assert refused(copy).startswith("model.safetensors is damaged: 100% of ")
+
+
+def test_the_judge_opens_without_its_checksums_even_with_biases_of_zeros(unsealed: Path) -> None:
+    assert TransformersBackend.load(str(unsealed)).protocols == ("paired", "concat")
+    for name in SHARDS:
+        weights = load_file(unsealed / name)
+        for tensor in weights:
+            if tensor.endswith("bias"):
+                weights[tensor].zero_()
+        save_file(weights, unsealed / name, metadata={"format": "pt"})
+    assert TransformersBackend.load(str(unsealed))
