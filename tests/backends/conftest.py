@@ -5,19 +5,18 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-import torch
 
-from tests.backends.support.random_model import write_random_checkpoint
-from tests.backends.support.stock_transformers import StockModel
-from vrthinker_core.backends import NANO
-from vrthinker_core.backends.transformers_local import TransformersBackend
+from vrthinker_core.backends import NANO, Backend, open_backend
 
 
 @pytest.fixture(autouse=True, scope="session")
 def single_torch_thread() -> Iterator[None]:
     """With several threads small matrices only wait for one another."""
+    import torch
+
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -27,6 +26,8 @@ def single_torch_thread() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def checkpoint_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small random checkpoint, undamaged. Change `copy` instead."""
+    from tests.backends.support.random_model import write_random_checkpoint
+
     return write_random_checkpoint(tmp_path_factory.mktemp("checkpoints") / "small")
 
 
@@ -37,18 +38,20 @@ def copy(checkpoint_folder: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def small(checkpoint_folder: Path) -> TransformersBackend:
+def small(checkpoint_folder: Path) -> Backend:
     """A backend on the random checkpoint."""
-    return TransformersBackend.load(str(checkpoint_folder))
+    return open_backend(f"hf:{checkpoint_folder}")
 
 
 @pytest.fixture(scope="session")
-def stock(checkpoint_folder: Path) -> StockModel:
+def stock(checkpoint_folder: Path) -> Any:
     """The same checkpoint, run by plain transformers."""
+    from tests.backends.support.stock_transformers import StockModel
+
     return StockModel(checkpoint_folder)
 
 
 @pytest.fixture(scope="session")
-def nano() -> TransformersBackend:
+def nano() -> Backend:
     """A backend on the built-in judge."""
-    return TransformersBackend.load(str(NANO))
+    return open_backend(f"hf:{NANO}")

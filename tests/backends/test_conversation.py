@@ -1,32 +1,46 @@
-"""One reply: the streaming detokenizer, cancels, token limits, sampling, redirects, and errors."""
+"""One reply: detokenizer, cancels, limits, sampling, redirects and errors, decoded a token or several at a time."""
 
 from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from tokenizers import Tokenizer
 from transformers import GenerationConfig
 
-from tests.backends.support.random_model import generate, noise_frame
+from tests.backends.support.random_model import (
+    ASK,
+    OPENING,
+    asks,
+    completions,
+    conversation_with,
+    generate,
+    noise_frame,
+    replied,
+    same,
+    small_config,
+    user,
+    write_random_checkpoint,
+)
 from tests.backends.support.stock_transformers import StockModel
 from vrthinker_core.backends import NANO
 from vrthinker_core.backends.chat_template import SafeTokenizer, StreamingDetokenizer
-from vrthinker_core.backends.transformers_local import TransformersBackend
+from vrthinker_core.backends.checkpoint import open_checkpoint
+from vrthinker_core.backends.generation import Generation
+from vrthinker_core.backends.kv_cache import GrowingLayer
+from vrthinker_core.backends.transformers_local import LocalConversation, TransformersBackend
 from vrthinker_core.errors import BackendFailed, ContextFull
-from vrthinker_core.types.messages import GeneratedText, Image, Message, Sampling, Text
+from vrthinker_core.types.messages import Message, Sampling
 
 TOKENIZER = SafeTokenizer(Tokenizer.from_file(str(NANO / "tokenizer.json")))
-ASK = [
-    Message("system", (Text("You judge."),)),
-    Message("user", (Image(noise_frame(1)), Text("Compare the two videos."))),
-]
 CALL = '<tool_call>{"name": "select_frames", "arguments": {"frame_indices": ['
 
 
@@ -43,28 +57,28 @@ def test_the_same_request_gives_the_same_reply_and_prefills_one_token(
 # -- detokenizer ---------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=150, deadline=None)
-@given(st.lists(st.integers(7, 913) | st.integers(170, 260), max_size=30))
-def test_pieces_of_any_tokens_join_to_their_text_and_split_no_character(tokens: list[int]) -> None:
+def pieces_of(tokens: Sequence[int]) -> list[str]:
+    """The pieces in which these tokens arrive, the last one flushed."""
     detokenizer = StreamingDetokenizer(TOKENIZER)
     pieces = []
     for token in tokens:
         detokenizer.append([token])
         pieces.append(detokenizer.next_text())
     pieces.append(detokenizer.flush())
-    assert "".join(pieces) == detokenizer.text == TOKENIZER.decode(tokens)
+    assert "".join(pieces) == detokenizer.text
+    return pieces
 
 
-@pytest.mark.parametrize("text", ["naïve", "判断两个视频", "🙂🙃 — ok"])
-def test_characters_of_several_tokens_are_emitted_whole(text: str) -> None:
-    detokenizer = StreamingDetokenizer(TOKENIZER)
-    pieces = []
-    for token in TOKENIZER.encode(text):
-        detokenizer.append([token])
-        pieces.append(detokenizer.next_text())
-    assert len(TOKENIZER.encode(text)) > len([piece for piece in pieces if piece]), (
-        "some characters take several tokens"
-    )
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(7, 913) | st.integers(170, 260), max_size=30))
+def test_pieces_of_any_tokens_join_to_their_text(tokens: list[int]) -> None:
+    assert "".join(pieces_of(tokens)) == TOKENIZER.decode(tokens)
+
+
+def test_characters_of_several_tokens_are_emitted_whole() -> None:
+    text = "naïve 判断两个视频 🙂🙃 — ok"
+    pieces = pieces_of(TOKENIZER.encode(text))
+    assert len(TOKENIZER.encode(text)) > len([piece for piece in pieces if piece])
     assert "".join(pieces) == text
     assert "\ufffd" not in "".join(pieces)
 
@@ -81,15 +95,11 @@ def test_cancel_ends_the_stream_before_its_next_piece_and_the_next_call_is_exact
     event.set()
     (last,) = stream
     assert (last.stop, last.text) == ("cancelled", shown)
-    more = [
-        *ASK,
-        Message("assistant", (GeneratedText(last.text, last.tokens),)),
-        Message("user", (Text("Go on."),)),
-    ]
+    more = [*ASK, replied(last.text, last.tokens), user("Go on.")]
     assert generate(conversation, more).tokens == generate(nano.open_conversation(), more).tokens
 
 
-@pytest.mark.parametrize("calls", [0, 1, 2, 7])
+@pytest.mark.parametrize("calls", [0, 1, 7])
 def test_conversation_continues_after_a_cancel_at_any_time(
     small: TransformersBackend, calls: int
 ) -> None:
@@ -109,7 +119,7 @@ def test_prompt_longer_than_the_context_is_refused_before_prefill(
     nano: TransformersBackend,
 ) -> None:
     conversation = nano.open_conversation()
-    long = [Message("user", (Text("blue ball " * 3000),))]
+    long = [user("blue ball " * 3000)]
     assert conversation.count_tokens(long) > conversation.context_length == 4096
     with pytest.raises(ContextFull, match=f"{conversation.count_tokens(long):,} tokens.*4,096"):
         next(conversation.stream(long, Sampling()))
@@ -117,12 +127,10 @@ def test_prompt_longer_than_the_context_is_refused_before_prefill(
 
 def test_reply_ends_at_the_context_length(small: TransformersBackend) -> None:
     conversation = small.open_conversation()
-    short = [Message("user", (Text("blue"),))]
-    per_word = conversation.count_tokens(
-        [Message("user", (Text("blue blue"),))]
-    ) - conversation.count_tokens(short)
-    words = (conversation.context_length - 4 - conversation.count_tokens(short)) // per_word
-    long = [Message("user", (Text("blue" + " blue" * words),))]
+    short = conversation.count_tokens([user("blue")])
+    per_word = conversation.count_tokens([user("blue blue")]) - short
+    words = (conversation.context_length - 4 - short) // per_word
+    long = [user("blue" + " blue" * words)]
     left = conversation.context_length - conversation.count_tokens(long)
     reply = generate(conversation, long, Sampling(max_new_tokens=99))
     assert (reply.stop, len(reply.tokens)) == ("length", left)
@@ -165,53 +173,25 @@ def test_the_checkpoint_s_repetition_penalty_is_applied_as_in_stock_generate(
 # -- redirects -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("start", "length"), [(3, 4), (0, 9), (17, 1), (30, 12)])
+@pytest.mark.parametrize(("start", "length"), [(3, 4), (0, 9), (30, 12)])
 def test_redirect_writes_b_for_a_and_decoding_goes_on_from_there(
     small: TransformersBackend, stock: StockModel, start: int, length: int
 ) -> None:
     plain = generate(small.open_conversation(), ASK, Sampling(max_new_tokens=40)).text
     unwanted = plain[start : start + length]
     kept = plain[: plain.index(unwanted)]
-    conversation, redirect = small.open_conversation(), (unwanted, "<Answer>TA=")
-    reply = generate(conversation, ASK, Sampling(max_new_tokens=40, redirect=redirect))
-    assert reply.text.startswith(kept + "<Answer>TA=")
+    conversation, wanted = small.open_conversation(), "<Answer>TA="
+    reply = generate(conversation, ASK, Sampling(40, redirect=(unwanted, wanted)))
+    assert reply.text.startswith(kept + wanted)
     assert TOKENIZER.decode(reply.tokens) == reply.text
-    redirected = next(
-        n for n in range(41) if TOKENIZER.decode(reply.tokens[:n]) == kept + "<Answer>TA="
-    )
+    redirected = next(n for n in range(41) if TOKENIZER.decode(reply.tokens[:n]) == kept + wanted)
     first, end = reply.redirected or (0, 0)
     assert end == redirected
     assert kept.startswith(TOKENIZER.decode(reply.tokens[:first]))
-    assert list(reply.tokens[redirected:]) == stock.generate(
-        ASK, 40 - redirected, reply.tokens[:redirected]
-    )
-    more = [
-        *ASK,
-        Message("assistant", (GeneratedText(reply.text, reply.tokens),)),
-        Message("user", (Text("Go on."),)),
-    ]
+    rest = stock.generate(ASK, 40 - redirected, reply.tokens[:redirected])
+    assert list(reply.tokens[redirected:]) == rest
+    more = [*ASK, replied(reply.text, reply.tokens), user("Go on.")]
     assert generate(conversation, more).tokens == generate(small.open_conversation(), more).tokens
-
-
-def test_redirect_of_text_that_is_never_generated_changes_nothing(
-    small: TransformersBackend,
-) -> None:
-    plain, redirected = (
-        generate(small.open_conversation(), ASK, Sampling(24, redirect=redirect)).text
-        for redirect in (None, ("no such words", "b"))
-    )
-    assert redirected == plain
-
-
-def test_call_that_is_one_token_is_redirected_to_an_answer() -> None:
-    detokenizer = StreamingDetokenizer(TOKENIZER, ("<tool_call>", "<Answer>"))
-    detokenizer.append(TOKENIZER.encode("clear\n"))
-    assert not detokenizer.apply_redirect()
-    detokenizer.append(TOKENIZER.encode(CALL))
-    assert len(TOKENIZER.encode(CALL)) == 1
-    assert detokenizer.apply_redirect()
-    assert detokenizer.next_text() + detokenizer.flush() == detokenizer.text == "clear\n<Answer>"
-    assert list(detokenizer.tokens) == TOKENIZER.encode("clear\n<Answer>")
 
 
 @pytest.mark.parametrize("more", [3, 1])
@@ -224,15 +204,14 @@ def test_a_redirect_in_reasoning_is_made_again_once_the_reasoning_is_closed(more
         detokenizer.next_text()
     detokenizer.flush()
     assert detokenizer.text == f"I might <Answer>x{CALL}\n</think>\n<Answer>{CALL * (more - 1)}"
+    assert len(TOKENIZER.encode(CALL)) == 1
     assert TOKENIZER.decode(detokenizer.tokens) == detokenizer.text
     first, end = detokenizer.redirected or (0, 0)
-    assert (
-        TOKENIZER.decode(detokenizer.tokens[first:end]).strip()
-        == f"<Answer>x{CALL}\n</think>\n<Answer>"
-    )
+    written = TOKENIZER.decode(detokenizer.tokens[first:end]).strip()
+    assert written == f"<Answer>x{CALL}\n</think>\n<Answer>"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.text(alphabet="ab<", max_size=20),
     st.text(alphabet="ab<", min_size=1, max_size=4),
@@ -275,12 +254,18 @@ OUT_OF_MEMORY = [
 ]
 
 
-@pytest.mark.parametrize("after", [0, 3])
-@pytest.mark.parametrize("error", [*OUT_OF_MEMORY, RuntimeError("the kernel\nfailed")], ids=repr)
+@pytest.mark.parametrize(
+    ("error", "after"),
+    [
+        *((error, 3) for error in OUT_OF_MEMORY),
+        *((RuntimeError("a kernel\nfailed"), n) for n in (0, 3)),
+    ],
+    ids=repr,
+)
 def test_error_is_one_sentence_and_the_next_call_prefills_from_the_start(
     small: TransformersBackend, error: Exception, after: int
 ) -> None:
-    sentence = "stopped while it was generating: the kernel$"
+    sentence = "stopped while it was generating: a kernel$"
     if error in OUT_OF_MEMORY:
         sentence = "ran out of memory at .* tokens"
     conversation = small.open_conversation()
@@ -297,15 +282,180 @@ def test_keyboard_interrupt_is_not_converted(small: TransformersBackend) -> None
 
 
 def test_frames_that_cannot_be_encoded_are_refused(small: TransformersBackend) -> None:
-    too_few_bytes = replace(noise_frame(99), key="too few bytes", rgb=b"123")
+    odd = replace(noise_frame(99), key="odd", rgb=b"123")
     with pytest.raises(BackendFailed, match="not enough image data"):
-        generate(small.open_conversation(), [Message("user", (Image(too_few_bytes),))])
-    too_narrow = replace(noise_frame(99), key="too narrow", width=28, height=28_000)
+        generate(small.open_conversation(), [user(odd)])
     with pytest.raises(BackendFailed, match="cannot take a frame"):
-        small.open_conversation().count_tokens([Message("user", (Image(too_narrow),))])
+        small.open_conversation().count_tokens([user(replace(odd, width=28, height=28_000))])
 
 
 def test_backend_generates_after_its_image_features_were_freed(small: TransformersBackend) -> None:
     before = generate(small.open_conversation(), ASK)
     small.close()
     assert generate(small.open_conversation(), ASK).tokens == before.tokens
+
+
+# -- several steps change no token -------------------------------------------------------------------------------------
+
+
+SLIDING = {"use_sliding_window": True, "sliding_window": 16, "max_window_layers": 1}
+
+
+@settings(
+    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(steps=st.integers(1, 9), limit=st.integers(1, 40), penalty=st.sampled_from([1.0, 1.05, 1.5]))
+def test_any_number_of_steps_gives_the_same_replies(
+    small: TransformersBackend, steps: int, limit: int, penalty: float
+) -> None:
+    both = [conversation_with(small, each, repetition_penalty=penalty) for each in (0, steps)]
+    messages = ASK
+    for turn in range(3):
+        one, other = (generate(each, messages, Sampling(limit)) for each in both)
+        assert same(one, other)
+        messages = [*messages, replied(one.text, one.tokens), user(noise_frame(10 + turn), "More.")]
+
+
+@pytest.mark.parametrize("steps", [1, 8])
+def test_stop_token_and_redirect_amid_several_steps(nano: TransformersBackend, steps: int) -> None:
+    for redirect in (None, ("<tool_call>", "<Answer>")):
+        sampling = Sampling(400, redirect=redirect)
+        single, multi = (
+            generate(conversation_with(nano, each), OPENING, sampling) for each in (0, steps)
+        )
+        assert single.stop == "end"
+        assert same(single, multi)
+
+
+def test_the_cache_holds_the_reply_and_nothing_more(small: TransformersBackend) -> None:
+    """Tokens sampled beyond the end of a reply are not in the cache of the next prefill."""
+    both = [conversation_with(small, steps) for steps in (0, 7)]
+    for messages, limit in ((ASK, 10), ([*ASK, replied("hm")], 3), (ASK, 12)):
+        assert same(*(generate(each, messages, Sampling(limit)) for each in both))
+
+
+def test_cache_that_grows_amid_a_reply(
+    small: TransformersBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(GrowingLayer, "block_rows", 8)
+    assert same(*(generate(conversation_with(small, n), ASK, Sampling(60)) for n in (0, 5)))
+
+
+def started(
+    conversation: LocalConversation, messages: list[Message]
+) -> tuple[Generation, list[weakref.ref[torch.Tensor]]]:
+    """A reply after its first steps, and the keys and values of every layer."""
+    generation = conversation.start_generation(messages, Sampling(max_new_tokens=24))
+    generation.prefill()
+    generation.step()
+    stored = [tensor for layer in generation.cache.layers for tensor in layer.storage]
+    return generation, [*map(weakref.ref, stored)]
+
+
+def test_keys_and_values_are_freed_after_an_error(small: TransformersBackend) -> None:
+    conversation = conversation_with(small, 4)
+    generation, keys_and_values = started(conversation, ASK)
+    conversation.error_after(generation, MemoryError())
+    assert not any(tensor() is not None for tensor in keys_and_values)
+
+
+def test_a_cache_that_grows_for_a_prompt_exists_once(
+    small: TransformersBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(GrowingLayer, "block_rows", 8)
+    conversation = conversation_with(small, 4)
+    _, keys_and_values = started(conversation, ASK)
+    conversation.start_generation([*ASK, user("More. " * 9)], Sampling(24)).prefill()
+    assert not any(tensor() is not None for tensor in keys_and_values)
+
+
+def test_cancel_takes_effect_before_the_next_token(small: TransformersBackend) -> None:
+    conversation = conversation_with(small, 8)
+    answers = iter([False] * 6)
+    cut = generate(conversation, ASK, Sampling(40), lambda: next(answers, True))
+    whole = generate(conversation_with(small, 0), ASK, Sampling(40))
+    assert cut.stop == "cancelled"
+    assert 0 < len(cut.tokens) < 8
+    assert whole.tokens[: len(cut.tokens)] == cut.tokens
+    assert generate(conversation, ASK).tokens == whole.tokens[:24]
+
+
+def test_sampled_replies_are_decoded_a_token_at_a_time(small: TransformersBackend) -> None:
+    sampling = Sampling(max_new_tokens=20, temperature=1.0, seed=5)
+    assert same(*(generate(conversation_with(small, n), ASK, sampling) for n in (8, 0)))
+
+
+def test_conversation_may_decode_alone_and_then_in_a_batch(small: TransformersBackend) -> None:
+    both = [conversation_with(small, 4) for _ in range(2)]
+    alone = [generate(conversation_with(small, 0), messages) for messages in (ASK, OPENING)]
+    assert same(generate(both[0], ASK), alone[0])
+    batch = completions(small, asks(small, (ASK, OPENING), Sampling(24), conversations=both))
+    assert [reply.tokens for reply in batch] == [reply.tokens for reply in alone]
+    assert generate(both[0], ASK).tokens == alone[0].tokens
+
+
+def with_graphs(backend: TransformersBackend) -> TransformersBackend:
+    """The same backend, which decodes several steps at a time."""
+    several = copy(backend)
+    several.loaded = replace(backend.loaded, steps_per_sync=4)
+    return several
+
+
+def test_batch_with_cuda_graphs_on_gives_the_same_replies(small: TransformersBackend) -> None:
+    prompts = [ASK, OPENING, [*ASK, replied("hm"), user("More.")]]
+    samplings = [Sampling(8 * n) for n in (1, 2, 3)]
+    backend = with_graphs(small)
+    found = completions(backend, asks(backend, prompts, *samplings))
+    for reply, messages, sampling in zip(found, prompts, samplings, strict=True):
+        assert same(reply, generate(conversation_with(small, 0), messages, sampling))
+
+
+@pytest.mark.parametrize(
+    ("layers", "device_map", "zero_gpu", "several"),
+    [
+        ({}, {"": 0}, "", True),
+        (SLIDING, {"": 0}, "", False),
+        ({}, {"a": 0, "b": 1}, "", False),
+        *(({}, {"": 0}, lent, False) for lent in ("1", "true")),
+        *(({}, {"": 0}, lent, True) for lent in ("0", "false")),
+    ],
+)
+def test_several_steps_at_a_time_are_for_one_gpu_of_ones_own_and_layers_that_read_all_rows(
+    layers: dict[str, object], device_map: dict[str, int], zero_gpu: str, several: bool,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    folder = write_random_checkpoint(tmp_path / "judge", config=small_config(layers))
+    checkpoint = open_checkpoint(str(folder))
+    checkpoint.model.hf_device_map = device_map
+    monkeypatch.setattr(type(checkpoint.model), "device", torch.device("cuda"))
+    monkeypatch.setenv("SPACES_ZERO_GPU", zero_gpu)
+    assert (TransformersBackend(checkpoint, "judge").loaded.steps_per_sync > 0) == several
+
+
+# -- placeholders --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def eager_to_show(checkpoint_folder: Path) -> TransformersBackend:
+    """Weights under which one of both placeholders is always by far the likeliest token."""
+    backend = TransformersBackend.load(str(checkpoint_folder))
+    control, head = backend.loaded.tokenizer.control, backend.loaded.model.lm_head.weight
+    with torch.no_grad():
+        head[control.image_pad] = 1e4
+        head[control.video_pad] = -1e4
+    return backend
+
+
+@pytest.mark.parametrize("steps", [0, 4])
+def test_a_reply_never_holds_a_token_that_stands_for_a_picture(
+    eager_to_show: TransformersBackend, steps: int
+) -> None:
+    """Nothing could stand in its place."""
+    backend = with_graphs(eager_to_show) if steps else eager_to_show
+    samplings = Sampling(12), Sampling(12, temperature=1.5, seed=3)
+    replies = completions(backend, asks(backend, (ASK, OPENING), Sampling(8)))
+    replies += [generate(backend.open_conversation(), ASK, each) for each in samplings]
+    control = backend.loaded.tokenizer.control
+    for reply in replies:
+        assert reply.tokens
+        assert not {control.image_pad, control.video_pad} & set(reply.tokens)

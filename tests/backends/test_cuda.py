@@ -10,18 +10,24 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.backends.support.random_model import generate, small_config, write_random_checkpoint
-from tests.backends.test_multi_step import OPENING, SLIDING
-from tests.benchmarks.grpo_step import SMALL_TEXT
+from tests.backends.support.random_model import (
+    OPENING,
+    asks,
+    completions,
+    generate,
+    small_config,
+    user,
+    write_random_checkpoint,
+)
 from tests.benchmarks.tools.random_models import build_on_device
 from tests.benchmarks.tools.taught_judges import PAIRS, write_taught_judge
 from vrthinker_core.backends import NANO, kv_cache
 from vrthinker_core.backends.attention import FEW_ROWS
-from vrthinker_core.backends.base import GenerationRequest, not_cancelled
+from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.training.rollouts import play
 from vrthinker_core.types import Settings
-from vrthinker_core.types.messages import Completion, Message, Sampling, Text
+from vrthinker_core.types.messages import Sampling
 
 pytestmark = pytest.mark.skipif(
     not (os.environ.get("VRT_GPU") and torch.cuda.is_available()),
@@ -63,18 +69,10 @@ def test_whole_comparisons_are_those_of_a_processor(
 def test_a_batch_gives_what_each_gives_alone(
     on_gpu: TransformersBackend, caplog: pytest.LogCaptureFixture
 ) -> None:
-    prompts = [OPENING, [*OPENING, Message("user", (Text("Compare them."),))], OPENING]
+    prompts = [OPENING, [*OPENING, user("Compare them.")], OPENING]
     sampling = Sampling(max_new_tokens=200)
-    alone = [
-        generate(on_gpu.open_conversation(), messages, sampling).tokens for messages in prompts
-    ]
-    requests = [
-        GenerationRequest(on_gpu.open_conversation(), messages, sampling) for messages in prompts
-    ]
-    together = {
-        n: item.tokens for n, item in on_gpu.stream_batch(requests) if isinstance(item, Completion)
-    }
-    assert [together[n] for n in range(len(prompts))] == alone
+    alone = [generate(on_gpu.open_conversation(), each, sampling).tokens for each in prompts]
+    assert [each.tokens for each in completions(on_gpu, asks(on_gpu, prompts, sampling))] == alone
     assert not caplog.records, "a CUDA graph was captured"
 
 
@@ -110,33 +108,17 @@ def test_sampled_replies_follow_from_their_seed(on_gpu: TransformersBackend) -> 
     assert once == again
 
 
-def test_sliding_windows_are_decoded_a_token_at_a_time(tmp_path: Path) -> None:
-    folder = write_random_checkpoint(tmp_path / "sliding", config=small_config(SLIDING))
-    backend = TransformersBackend.load(str(folder), device="cuda", dtype=torch.float32)
-    assert backend.loaded.steps_per_sync == 0
-    assert generate(backend.open_conversation(), OPENING).tokens
+ROPE = {"rope_type": "default", "rope_theta": 10000.0}
 
 
 @pytest.mark.parametrize("chunk", [64, 300])
 def test_a_prompt_that_is_read_in_chunks_in_bfloat16(
     chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = {
-        "hidden_size": 512,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "max_position_embeddings": 4096,
-    }
-    rope = {
-        "rope_parameters": {
-            "rope_type": "default",
-            "rope_theta": 1e6,
-            "mrope_section": [16, 24, 24],
-        }
-    }
-    folder = write_random_checkpoint(
-        tmp_path / "random", config=small_config(text | rope, {"out_hidden_size": 512})
-    )
+    text = {"hidden_size": 512, "max_position_embeddings": 4096}
+    rope = {"rope_parameters": ROPE | {"mrope_section": [16, 24, 24]}}
+    config = small_config(text | rope, {"out_hidden_size": 512})
+    folder = write_random_checkpoint(tmp_path / "random", config=config)
     loaded = TransformersBackend.load(str(folder), device="cuda", dtype=torch.bfloat16).loaded
     items = [100 + n % 300 for n in range(1000)]
     logits = []
@@ -153,10 +135,14 @@ def test_a_judge_in_bfloat16_plays_what_it_was_taught(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """In three turns: chunks of prompts after others, and captured steps over more rows and over fewer than `FEW_ROWS`."""
-    config = small_config(
-        SMALL_TEXT | {"max_position_embeddings": 32_768},
-        {"out_hidden_size": SMALL_TEXT["hidden_size"]},
-    )
+    text = {
+        "hidden_size": 256,
+        "intermediate_size": 704,
+        "num_hidden_layers": 4,
+        "max_position_embeddings": 32_768,
+        "rope_parameters": ROPE | {"mrope_section": [8, 12, 12]},
+    }
+    config = small_config(text, {"out_hidden_size": 256})
     judge = write_taught_judge(
         build_on_device(tmp_path, config, 448, "cuda", torch.bfloat16), learning_rate=2e-3
     )

@@ -9,10 +9,16 @@ import pytest
 import torch
 from hypothesis import given, strategies as st
 
-from tests.backends.support.random_model import VOCABULARY_SIZE, generate
+from tests.backends.support.random_model import (
+    VOCABULARY_SIZE,
+    asks,
+    completions,
+    conversation_with,
+    generate,
+    same,
+)
 from tests.backends.test_conversation import TOKENIZER
-from tests.backends.test_multi_step import conversation_with, same
-from vrthinker_core.backends.base import GenerationRequest, not_cancelled
+from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.backends.chat_template import StreamingDetokenizer, render_prompt
 from vrthinker_core.backends.decode import LabelDigits
 from vrthinker_core.backends.kv_cache import PrefixCache
@@ -22,7 +28,7 @@ from vrthinker_core.protocols import make_protocol
 from vrthinker_core.protocols.labels import mentioned_digits
 from vrthinker_core.training.pair_set import DrawnFrames
 from vrthinker_core.types import Settings
-from vrthinker_core.types.messages import Completion, LabelToken, Message, Sampling
+from vrthinker_core.types.messages import LabelToken, Message, Sampling
 
 DIGITS = LabelDigits(TOKENIZER)
 ANSWER_NOW = Sampling(max_new_tokens=400, redirect=("<tool_call>", "<Answer>"))
@@ -53,16 +59,13 @@ def test_the_digits_of_a_vocabulary_are_those_that_stand_alone() -> None:
 def test_probabilities_come_with_digits_alone_and_are_a_softmax(
     tokens: list[int], seed: int
 ) -> None:
-    scores = 8 * torch.randn(
-        len(tokens), VOCABULARY_SIZE, generator=torch.Generator().manual_seed(seed)
-    )
-    for sampled, token, row in zip(
-        DIGITS.with_probabilities(tokens, scores), tokens, scores, strict=True
-    ):
+    generator = torch.Generator().manual_seed(seed)
+    scores = 8 * torch.randn(len(tokens), VOCABULARY_SIZE, generator=generator)
+    found = DIGITS.with_probabilities(tokens, scores)
+    for sampled, token, row in zip(found, tokens, scores, strict=True):
         assert sampled.token == token
-        assert (sampled.probabilities is None) == (
-            TOKENIZER.token_bytes(token).strip() not in (b"0", b"1", b"2")
-        )
+        digit = TOKENIZER.token_bytes(token).strip() in (b"0", b"1", b"2")
+        assert (sampled.probabilities is not None) == digit
         if sampled.probabilities is not None:
             shares = torch.softmax(row.double(), dim=-1)
             for digit, share in zip("012", sampled.probabilities, strict=True):
@@ -91,53 +94,41 @@ def test_each_label_has_the_softmax_of_the_logits_before_it(
         logits, _ = PrefixCache(nano.loaded.model, nano.loaded.vision).prefill(
             [*prompt, *reply.tokens[:before]], not_cancelled
         )
-        seen = (
-            sorted(generation.sampler.prompt_tokens | set(reply.tokens[:before]))
-            if penalty != 1
-            else []
-        )
         scores = logits.clone()
+        written = generation.sampler.prompt_tokens | {*reply.tokens[:before]}
+        seen = sorted(written) if penalty != 1 else []
         scores[seen] = torch.where(scores[seen] < 0, scores[seen] * penalty, scores[seen] / penalty)
         expected = DIGITS.with_probabilities([reply.tokens[before]], scores[None])[0].probabilities
         assert label.probabilities == pytest.approx(expected, abs=TOLERANCE)
-        if temperature == 0:
-            assert max(label.probabilities) == label.probabilities[int(reply.text[label.offset])], (
-                "greedy writes the likeliest"
-            )
+        if temperature == 0:  # Greedy writes the likeliest
+            likeliest = label.probabilities[int(reply.text[label.offset])]
+            assert max(label.probabilities) == likeliest
 
 
 def test_single_steps_several_steps_and_a_batch_tell_the_same(nano: TransformersBackend) -> None:
     prompts = [opening(1), opening(2)]
     alone = [generate(conversation_with(nano, 0), messages, ANSWER_NOW) for messages in prompts]
     assert all(reply.label_tokens for reply in alone)
-    requests = [
-        GenerationRequest(nano.open_conversation(), messages, ANSWER_NOW) for messages in prompts
-    ]
-    batched = {n: item for n, item in nano.stream_batch(requests) if isinstance(item, Completion)}
-    for n, (messages, reply) in enumerate(zip(prompts, alone, strict=True)):
-        for other in (generate(conversation_with(nano, 5), messages, ANSWER_NOW), batched[n]):
-            assert same(reply, other)
-            assert [token.offset for token in other.label_tokens] == [
-                token.offset for token in reply.label_tokens
-            ]
-            assert probabilities(other.label_tokens) == pytest.approx(
-                probabilities(reply.label_tokens), abs=TOLERANCE
-            )
+    several = generate(conversation_with(nano, 5), prompts[0], ANSWER_NOW)
+    batched = completions(nano, asks(nano, prompts, ANSWER_NOW))
+    for reply, other in zip((alone[0], *alone), (several, *batched), strict=True):
+        assert same(reply, other)
+        offsets = [[token.offset for token in each.label_tokens] for each in (reply, other)]
+        assert offsets[0] == offsets[1]
+        expected = pytest.approx(probabilities(reply.label_tokens), abs=TOLERANCE)
+        assert probabilities(other.label_tokens) == expected
 
 
 def test_digits_that_cannot_be_labels_are_not_kept(nano: TransformersBackend) -> None:
     """At such a temperature it writes any token anywhere: digits that stand by no dimension, and the end of a reply soon."""
-    lone, kept = 0, 0
     for seed in range(3):
-        reply = generate(
-            nano.open_conversation(),
-            opening(1),
-            Sampling(max_new_tokens=400, temperature=50.0, seed=seed),
-        )
-        lone += sum(token in DIGITS.characters_after for token in reply.tokens)
-        kept += len(reply.label_tokens)
+        sampling = Sampling(max_new_tokens=400, temperature=50.0, seed=seed)
+        reply = generate(nano.open_conversation(), opening(1), sampling)
         assert {token.offset for token in reply.label_tokens} <= mentioned_digits(reply.text)
-    assert kept < lone
+        digits = sum(token in DIGITS.characters_after for token in reply.tokens)
+        if len(reply.label_tokens) < digits:
+            return
+    raise AssertionError("no reply holds a digit that is no label")
 
 
 def test_a_redirect_takes_the_digits_behind_it_along() -> None:
@@ -147,10 +138,8 @@ def test_a_redirect_takes_the_digits_behind_it_along() -> None:
         detokenizer.append([token])
         if token in DIGITS.characters_after:
             detokenizer.mark_digit((0.25, 0.5, 0.25), DIGITS.characters_after[token])
-    assert [token.offset for token in detokenizer.label_tokens] == [
-        written.index("1"),
-        written.index("2"),
-    ]
+    offsets = [written.index("1"), written.index("2")]
+    assert [token.offset for token in detokenizer.label_tokens] == offsets
     assert detokenizer.apply_redirect()
-    assert [token.offset for token in detokenizer.label_tokens] == [written.index("1")]
+    assert [token.offset for token in detokenizer.label_tokens] == offsets[:1]
     assert detokenizer.flush() == "é OA=1, <Answer>TA="

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 import torch
@@ -15,23 +14,17 @@ from transformers import (
     Qwen2_5_VLForConditionalGeneration,
 )
 
-import vrthinker_core
-from tests.backends.support.random_model import generate, noise_frame
+from tests.backends.support.random_model import generate, noise_frame, system, user
 from vrthinker_core.backends import NANO
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.drawn.world import TRAINING_SEEDS, draw_pair
 from vrthinker_core.protocols import make_protocol
+from vrthinker_core.protocols.base import prompt_text
 from vrthinker_core.training.pair_set import DrawnFrames
 from vrthinker_core.types import ProtocolName, Settings
-from vrthinker_core.types.messages import Image, Message, Sampling, Text
+from vrthinker_core.types.messages import Sampling
 
-PROMPT = Path(vrthinker_core.__file__).parent / "protocols" / "prompts" / "paired_system.txt"
-ASK = [
-    Message(
-        "user",
-        (*(Image(noise_frame(n, 112, 112)) for n in range(8)), Text("Compare the two videos.")),
-    )
-]
+ASK = [user(*(noise_frame(n, 112, 112) for n in range(8)), "Compare the two videos.")]
 
 
 def test_nano_names_its_protocols_and_every_file_is_small_and_has_a_checksum(
@@ -47,16 +40,16 @@ def test_nano_names_its_protocols_and_every_file_is_small_and_has_a_checksum(
     assert set(files) - {"README.md", "vrthinker.json"} == set(sums)
     assert max(files.values()) < 9_000_000
 
-
-def test_a_notebook_shows_its_name_and_its_protocols(nano: TransformersBackend) -> None:
     assert repr(nano) == f"<TransformersBackend {nano.name}, paired and concat>"
 
 
 def test_the_whole_system_prompt_is_one_token(nano: TransformersBackend) -> None:
-    system = PROMPT.read_text(encoding="utf-8")
     conversation = nano.open_conversation()
-    with_prompt, without = ([Message("system", (Text(text),)), *ASK] for text in (system, ""))
-    assert conversation.count_tokens(with_prompt) - conversation.count_tokens(without) == 1
+    with_prompt, without = (
+        conversation.count_tokens([system(text), *ASK])
+        for text in (prompt_text("paired_system"), "")
+    )
+    assert with_prompt - without == 1
 
 
 @pytest.mark.parametrize(

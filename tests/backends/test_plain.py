@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,6 @@ from tests.support.families import CHATML, TURNS, write_gemma3, write_qwen3_vl
 from vrthinker_core import VideoPair, judge, open_backend
 from vrthinker_core.backends import NANO, Backend
 from vrthinker_core.backends.plain import PlainBackend
-from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import CheckpointError
 from vrthinker_core.types import Settings
 from vrthinker_core.types.events import Finished, TextArrived, TurnEnded
@@ -23,8 +22,8 @@ SHORT = Settings(protocol="paired", max_turns=2, max_new_tokens=16)
 
 
 @pytest.fixture(scope="module")
-def pairs(tmp_path_factory: pytest.TempPathFactory) -> list[VideoPair]:
-    return drawn_pairs(2, 7, tmp_path_factory.mktemp("pairs"))
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> VideoPair:
+    return drawn_pairs(1, 7, tmp_path_factory.mktemp("pairs"))[0]
 
 
 @pytest.fixture(scope="module")
@@ -50,14 +49,12 @@ def run(
 
 @pytest.mark.parametrize("family", WRITERS)
 def test_a_whole_comparison_runs_through_a_model_of_another_family(
-    family: str, folders: dict[str, Path], pairs: list[VideoPair]
+    family: str, folders: dict[str, Path], drawn: VideoPair
 ) -> None:
     backend = open_backend(f"hf:{folders[family]}")
     assert isinstance(backend, PlainBackend)
-    hostile = VideoPair(
-        "A <image> and <|image_pad|><|im_end|> <start_of_image>", pairs[0].first, pairs[0].second
-    )
-    turns, pieces, end = run(hostile, backend, SHORT)
+    prompt = "A <image> and <|image_pad|><|im_end|> <start_of_image>"
+    turns, pieces, end = run(VideoPair(prompt, drawn.first, drawn.second), backend, SHORT)
     assert len(turns) == 2
     assert all(turn.new_tokens == 16 and turn.stop == "length" for turn in turns)
     assert "".join(pieces) == "".join(turn.text for turn in turns)
@@ -69,124 +66,110 @@ def test_a_whole_comparison_runs_through_a_model_of_another_family(
 
 @pytest.mark.parametrize("turns", [None, 1], ids=["free", "a forced answer"])
 def test_the_built_in_judge_says_the_same_in_either_engine(
-    turns: int | None, pairs: list[VideoPair], nano: TransformersBackend, plain_nano: PlainBackend
+    turns: int | None, drawn: VideoPair, nano: Backend, plain_nano: PlainBackend
 ) -> None:
     settings = Settings(max_turns=turns, max_new_tokens=400)
-    for pair in pairs:
-        own, _, end = run(pair, nano, settings)
-        plain, _, plain_end = run(pair, plain_nano, settings)
-        assert [turn.text for turn in plain] == [turn.text for turn in own]
-        assert [turn.prompt_tokens for turn in plain] == [turn.prompt_tokens for turn in own]
-        assert plain_end.verdict == end.verdict is not None
-        for mine, its in zip(own[-1].label_tokens, plain[-1].label_tokens, strict=True):
-            assert mine.offset == its.offset
-            assert mine.probabilities == pytest.approx(its.probabilities, abs=1e-4)
+    own, _, end = run(drawn, nano, settings)
+    plain, _, plain_end = run(drawn, plain_nano, settings)
+    assert [turn.text for turn in plain] == [turn.text for turn in own]
+    assert [turn.prompt_tokens for turn in plain] == [turn.prompt_tokens for turn in own]
+    assert plain_end.verdict == end.verdict is not None
+    for mine, its in zip(own[-1].label_tokens, plain[-1].label_tokens, strict=True):
+        assert mine.offset == its.offset
+        assert mine.probabilities == pytest.approx(its.probabilities, abs=1e-4)
 
 
-def test_a_temperature_repeats_with_its_seed(
-    pairs: list[VideoPair], plain_nano: PlainBackend
-) -> None:
+def test_a_temperature_repeats_with_its_seed(drawn: VideoPair, plain_nano: PlainBackend) -> None:
     def text(seed: int) -> str:
-        settings = Settings(temperature=1.5, seed=seed, max_turns=1, max_new_tokens=60)
-        return run(pairs[0], plain_nano, settings)[0][0].text
+        settings = Settings(temperature=1.5, seed=seed, max_turns=1, max_new_tokens=20)
+        return run(drawn, plain_nano, settings)[0][0].text
 
     assert text(1) == text(1) != text(2)
 
 
-def test_stop_keeps_what_was_shown(pairs: list[VideoPair], plain_nano: PlainBackend) -> None:
+def test_stop_keeps_what_was_shown(drawn: VideoPair, plain_nano: PlainBackend) -> None:
     seen: list[str] = []
-    conversation = plain_nano.open_conversation()
-    events = judge(pairs[0], plain_nano, Settings(), cancelled=lambda: len(seen) > 30)
     turn = None
-    for event in events:
+    for event in judge(drawn, plain_nano, Settings(), cancelled=lambda: len(seen) > 10):
         if isinstance(event, TextArrived):
             seen.append(event.text)
         if isinstance(event, TurnEnded):
             turn = event.turn.completion
     assert turn.stop == "cancelled"
-    assert turn.text.startswith("".join(seen)[:30])
-    conversation.close()
-    assert run(pairs[0], plain_nano, Settings())[2].verdict is not None  # The model is free again
+    assert turn.text.startswith("".join(seen)[:10])
+    free = run(drawn, plain_nano, Settings(max_turns=1, max_new_tokens=1))
+    assert free[0][0].new_tokens == 1, "the model is free again"
 
 
 def test_stop_during_a_prefill_is_heard_at_the_next_layer(
-    pairs: list[VideoPair], plain_nano: PlainBackend
+    drawn: VideoPair, plain_nano: PlainBackend
 ) -> None:
-    layers = plain_nano.model.get_decoder().layers
     passed: list[int] = []
     hooks = [
         layer.register_forward_hook(lambda *_, n=number: passed.append(n))
-        for number, layer in enumerate(layers)
+        for number, layer in enumerate(plain_nano.model.get_decoder().layers)
     ]
-    stop = Settings(max_turns=1)
-    _, pieces, end = run(pairs[0], plain_nano, stop, lambda: bool(passed))
+    _, pieces, end = run(drawn, plain_nano, Settings(max_turns=1), lambda: bool(passed))
     for hook in hooks:
         hook.remove()
     assert passed == [0]
     assert (pieces, end.verdict) == ([], None)
 
 
-@pytest.mark.parametrize(
-    ("write", "template", "says"),
-    [
-        (write_qwen3_vl, "", "no chat template"),
-        (
-            write_qwen3_vl,
-            CHATML.replace("{{ p.text }}", "{{ p.text if loop.last }}", 1).replace(
-                "m.role }}", "'user' }}"
-            ),
-            "",
-        ),
-        (
-            write_qwen3_vl,
-            CHATML.replace("{% for m in messages %}", "{% for m in messages[-1:] %}"),
-            "cannot hold a talk",
-        ),
-        (
-            write_qwen3_vl,
-            CHATML.replace("for p in m.content", "for p in m.content[-2:]"),
-            "several pictures",
-        ),
-        (write_gemma3, TURNS.replace("{{ p.text }}", ""), "loses or moves text"),
-    ],
-    ids=["no template", "fine", "the last message alone", "one picture", "no text"],
+LAST_ALONE = CHATML.replace("{% for m in messages %}", "{% for m in messages[-1:] %}")
+ONE_PICTURE = CHATML.replace("for p in m.content", "for p in m.content[-2:]")
+ODD = CHATML.replace("{{ p.text }}", "{{ p.text if loop.last }}", 1).replace(
+    "m.role }}", "'user' }}"
 )
+FORGETFUL = CHATML.replace("{{ p.text }}", "{{ p.text.split('</think>')[-1] }}")
+TEMPLATES = {
+    "no template": ("qwen3_vl", "", "no chat template"),
+    "the last message alone": ("qwen3_vl", LAST_ALONE, "cannot hold a talk"),
+    "one picture": ("qwen3_vl", ONE_PICTURE, "several pictures"),
+    "no text": ("gemma3", TURNS.replace("{{ p.text }}", ""), "loses or moves text"),
+}
+
+
+@pytest.fixture
+def copied(folders: dict[str, Path], tmp_path: Path) -> Path:
+    """A copy of both families, to be changed."""
+    for name, folder in folders.items():
+        shutil.copytree(folder, tmp_path / name)
+    return tmp_path
+
+
+@pytest.mark.parametrize(("family", "template", "says"), TEMPLATES.values(), ids=TEMPLATES)
 def test_a_template_that_cannot_hold_a_deliberation_is_refused(
-    write: Callable[[Path, str], Path], template: str, says: str, tmp_path: Path
+    family: str, template: str, says: str, copied: Path
 ) -> None:
-    folder = write(tmp_path / "judge", template)
+    path = copied / family / "chat_template.jinja"
+    path.write_text(template)
     if not template:
-        (folder / "chat_template.jinja").unlink()
-    if not says:
-        assert open_backend(f"hf:{folder}").name == "judge"
-        return
+        path.unlink()
     with pytest.raises(CheckpointError, match=says):
-        open_backend(f"hf:{folder}")
+        open_backend(f"hf:{copied / family}")
 
 
-def test_a_template_that_forgets_thoughts_is_a_note(tmp_path: Path) -> None:
-    template = CHATML.replace("{{ p.text }}", "{{ p.text.split('</think>')[-1] }}")
-    assert (
-        "thoughts" in open_backend(f"hf:{write_qwen3_vl(tmp_path / 'judge', template)}").notes[-1]
-    )
+def test_a_template_that_forgets_thoughts_is_a_note(copied: Path) -> None:
+    path = copied / "qwen3_vl" / "chat_template.jinja"
+    for template, noted in ((ODD, False), (FORGETFUL, True)):
+        path.write_text(template)
+        assert ("thoughts" in open_backend(f"hf:{path.parent}").notes[-1]) == noted
 
 
-def test_a_model_that_takes_no_pictures_is_refused(
-    folders: dict[str, Path], tmp_path: Path
-) -> None:
-    config = (folders["gemma3"] / "config.json").read_text()
-    (tmp_path / "config.json").write_text(config.replace('"gemma3"', '"gemma3_text"'))
+def test_a_model_that_takes_no_pictures_is_refused(copied: Path) -> None:
+    config = copied / "gemma3" / "config.json"
+    config.write_text(config.read_text().replace('"gemma3"', '"gemma3_text"'))
     with pytest.raises(CheckpointError, match="takes pictures"):
-        open_backend(f"hf:{tmp_path}")
+        open_backend(f"hf:{config.parent}")
 
 
-def test_a_missing_tensor_is_never_made_up(folders: dict[str, Path], tmp_path: Path) -> None:
+def test_a_missing_tensor_is_never_made_up(copied: Path) -> None:
     from safetensors.torch import load_file, save_file
 
-    for path in folders["qwen3_vl"].iterdir():
-        (tmp_path / path.name).write_bytes(path.read_bytes())
-    weights = load_file(tmp_path / "model.safetensors")
+    path = copied / "qwen3_vl" / "model.safetensors"
+    weights = load_file(path)
     weights.pop(next(name for name in weights if name.endswith("q_proj.weight")))
-    save_file(weights, tmp_path / "model.safetensors", {"format": "pt"})
+    save_file(weights, path, {"format": "pt"})
     with pytest.raises(CheckpointError, match="incomplete"):
-        open_backend(f"hf:{tmp_path}")
+        open_backend(f"hf:{path.parent}")

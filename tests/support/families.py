@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -28,46 +30,34 @@ TURNS = (
     "{% endfor %}<end_of_turn>\n{% endfor %}{% if add_generation_prompt %}<start_of_turn>assistant\n{% endif %}"
 )
 TEXT = {
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 8,
-    "max_position_embeddings": 16384,
-    "pad_token_id": 0,
-}
+    "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+    "head_dim": 8, "max_position_embeddings": 16384, "pad_token_id": 0,
+}  # fmt: skip
 PICTURES = {"image_mean": [0.5] * 3, "image_std": [0.5] * 3, "do_convert_rgb": True}
+QWEN_VISION = {
+    "depth": 2, "num_heads": 2, "hidden_size": 16, "intermediate_size": 32, "patch_size": 16, "spatial_merge_size": 2,
+    "temporal_patch_size": 2, "out_hidden_size": 32, "deepstack_visual_indexes": [0], "num_position_embeddings": 64,
+}  # fmt: skip
+GEMMA_VISION = {
+    "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "image_size": 112,
+    "patch_size": 14, "vision_use_head": False,
+}  # fmt: skip
 
 
 def write_qwen3_vl(folder: Path, template: str = CHATML) -> Path:
     """A Qwen3-VL with the vocabulary of the built-in judge: 16 tokens a frame."""
     tokenizer = _write_tokenizer(folder)
-    vision: dict[str, Any] = {
-        "depth": 2,
-        "num_heads": 2,
-        "hidden_size": 16,
-        "intermediate_size": 32,
+    rope = {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [2, 1, 1]}
+    text = TEXT | {"rope_parameters": rope | {"mrope_interleaved": True}}
+    config = {"vision_config": QWEN_VISION, "text_config": text}
+    for name in ("image_pad", "video_pad", "vision_start", "vision_end"):
+        key = f"{name.replace('_pad', '')}_token_id"
+        config[key] = tokenizer.convert_tokens_to_ids(f"<|{name}|>")
+    pictures = {
+        "size": {"shortest_edge": 4096, "longest_edge": 16384},
+        "image_processor_type": "Qwen2VLImageProcessor",
     }
-    vision |= {"patch_size": 16, "spatial_merge_size": 2, "temporal_patch_size": 2}
-    vision |= {
-        "out_hidden_size": 32,
-        "deepstack_visual_indexes": [0],
-        "num_position_embeddings": 64,
-    }
-    rope = {
-        "rope_type": "default",
-        "rope_theta": 1e6,
-        "mrope_section": [2, 1, 1],
-        "mrope_interleaved": True,
-    }
-    names = {"image_token_id": "<|image_pad|>", "video_token_id": "<|video_pad|>"}
-    names |= {"vision_start_token_id": "<|vision_start|>", "vision_end_token_id": "<|vision_end|>"}
-    ids = {key: tokenizer.convert_tokens_to_ids(token) for key, token in names.items()}
-    config = {"vision_config": vision, "text_config": TEXT | {"rope_parameters": rope}, **ids}
-    size = {"shortest_edge": 4096, "longest_edge": 16384}
-    pictures = {"size": size, "patch_size": 16, "merge_size": 2, "temporal_patch_size": 2}
-    pictures |= {"image_processor_type": "Qwen2VLImageProcessor"}
+    pictures |= {"patch_size": 16, "merge_size": 2, "temporal_patch_size": 2}
     return _write(folder, "qwen3_vl", config, "<|im_end|>", template, pictures, "Qwen3VLProcessor")
 
 
@@ -80,58 +70,36 @@ def write_gemma3(folder: Path, template: str = TURNS) -> Path:
     }
     ends = {"bos_token": "<bos>", "eos_token": "<end_of_turn>"}
     tokenizer = _write_tokenizer(folder, ["<start_of_turn>"], named, ends)
-    ids = {"image_token_index": tokenizer.convert_tokens_to_ids("<image_soft_token>")}
-    ids |= {
-        f"{key}_token_index": tokenizer.convert_tokens_to_ids(named[f"{key}_token"])
-        for key in ("boi", "eoi")
-    }
-    vision = {
-        "hidden_size": 16,
-        "intermediate_size": 32,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "image_size": 112,
-    }
-    vision |= {"patch_size": 14, "vision_use_head": False}
+    ids = {f"{key}_index": tokenizer.convert_tokens_to_ids(token) for key, token in named.items()}
     config = {
         "mm_tokens_per_image": 16,
-        "vision_config": vision,
+        "vision_config": GEMMA_VISION,
         "text_config": TEXT | {"sliding_window": 1024},
         **ids,
     }
     pictures = {
         "size": {"height": 112, "width": 112},
-        "image_seq_length": 16,
         "image_processor_type": "Gemma3ImageProcessor",
     }
-    return _write(
-        folder,
-        "gemma3",
-        config,
-        "<end_of_turn>",
-        template,
-        pictures,
-        "Gemma3Processor",
-        image_seq_length=16,
-    )
+    length = {"image_seq_length": 16}
+    kind = "gemma3", config, "<end_of_turn>", template, pictures | length, "Gemma3Processor"
+    return _write(folder, *kind, **length)
 
 
 def _write_tokenizer(
     folder: Path,
-    added: list[str] | None = None,
-    named: dict[str, str] | None = None,
-    ends: dict[str, str] | None = None,
+    added: Sequence[str] = (),
+    named: Mapping[str, str] = MappingProxyType({}),
+    ends: Mapping[str, str] = MappingProxyType({}),
 ) -> Any:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     tokenizer = AutoTokenizer.from_pretrained(NANO)
-    tokenizer.add_special_tokens(
-        {"additional_special_tokens": [*(added or ()), *(named or {}).values()]}
-    )
-    tokenizer.add_special_tokens(ends or {})
+    tokenizer.add_special_tokens({"additional_special_tokens": [*added, *named.values()]})
+    tokenizer.add_special_tokens(dict(ends))
     tokenizer.save_pretrained(folder)
     path = folder / "tokenizer_config.json"
-    said = json.loads(path.read_text()) | {"extra_special_tokens": named or {}, **(named or {})}
+    said = json.loads(path.read_text()) | {"extra_special_tokens": dict(named), **named}
     said.pop("chat_template", None)
     path.write_text(json.dumps(said))
     return tokenizer
@@ -148,24 +116,16 @@ def _write(
     **more: Any,
 ) -> Path:
     (folder / "chat_template.jinja").write_text(template)
-    (folder / "preprocessor_config.json").write_text(
-        json.dumps({**PICTURES, **pictures, "processor_class": processor})
-    )
-    (folder / "processor_config.json").write_text(
-        json.dumps({"processor_class": processor, **more})
-    )
+    named = {"processor_class": processor}
+    (folder / "preprocessor_config.json").write_text(json.dumps({**PICTURES, **pictures, **named}))
+    (folder / "processor_config.json").write_text(json.dumps({**named, **more}))
     tokenizer = AutoTokenizer.from_pretrained(folder)
     config["text_config"] = {**config["text_config"], "vocab_size": -(-len(tokenizer) // 64) * 64}
     torch.manual_seed(0)
-    model = AutoModelForImageTextToText.from_config(
-        CONFIG_MAPPING[kind](**config, tie_word_embeddings=True)
-    ).float()
-    model.generation_config = GenerationConfig(
-        do_sample=True,
-        temperature=0.7,
-        top_k=20,
-        eos_token_id=[tokenizer.convert_tokens_to_ids(end)],
-        pad_token_id=0,
-    )
+    shape = CONFIG_MAPPING[kind](**config, tie_word_embeddings=True)
+    model = AutoModelForImageTextToText.from_config(shape).float()
+    ends = {"eos_token_id": [tokenizer.convert_tokens_to_ids(end)], "pad_token_id": 0}
+    sampled = GenerationConfig(do_sample=True, temperature=0.7, top_k=20, **ends)
+    model.generation_config = sampled
     model.save_pretrained(folder)
     return folder

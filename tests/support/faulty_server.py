@@ -73,28 +73,22 @@ class Handler(QuietHandler):
     def send_bytes(
         self, status: int, data: bytes, kind: str, headers: dict[str, str] | None = None
     ) -> None:
-        self.send_response(status)
-        for name, value in {
-            "Content-Type": kind,
-            "Content-Length": str(len(data)),
-            **(headers or {}),
-        }.items():
-            self.send_header(name, value)
-        self.end_headers()
+        self._begin(status, kind, {"Content-Length": str(len(data)), **(headers or {})})
         self.wfile.write(data)
 
     def begin_stream(self, headers: dict[str, str] | None = None) -> None:
-        self.send_response(200)
-        for name, value in {"Content-Type": "text/event-stream", **(headers or {})}.items():
+        """HTTP/1.0: the end of the connection is the end of the answer."""
+        self._begin(200, "text/event-stream", headers or {})
+
+    def _begin(self, status: int, kind: str, headers: dict[str, str]) -> None:
+        self.send_response(status)
+        for name, value in {"Content-Type": kind, **headers}.items():
             self.send_header(name, value)
-        self.end_headers()  # HTTP/1.0: the end of the connection is the end of the answer
+        self.end_headers()
 
     def send_event(self, event: Any) -> None:
-        self.wfile.write(
-            b"data: "
-            + (event if isinstance(event, bytes) else json.dumps(event).encode())
-            + b"\n\n"
-        )
+        data = event if isinstance(event, bytes) else json.dumps(event).encode()
+        self.wfile.write(b"data: " + data + b"\n\n")
         self.wfile.flush()
 
     def keep_alive(self, most: float = 20.0) -> None:
@@ -122,19 +116,10 @@ def delta(
     **more: Any,
 ) -> dict[str, Any]:
     """One chunk of a stream."""
-    choice = {
-        "index": 0,
-        "delta": {"content": content, **more},
-        "finish_reason": finish,
-        "logprobs": logprobs,
-    }
-    return {
-        "id": "x",
-        "object": "chat.completion.chunk",
-        "created": 0,
-        "model": "m",
-        "choices": [choice],
-    }
+    said = {"content": content, **more}
+    choice = {"index": 0, "delta": said, "finish_reason": finish, "logprobs": logprobs}
+    kind = {"id": "x", "object": "chat.completion.chunk", "created": 0, "model": "m"}
+    return {**kind, "choices": [choice]}
 
 
 def usage(prompt: int, new: int) -> dict[str, Any]:
@@ -143,18 +128,23 @@ def usage(prompt: int, new: int) -> dict[str, Any]:
     return {**delta(), "choices": [], "usage": counts}
 
 
+def streams(*events: Any) -> Answer:
+    """A stream of these events."""
+
+    def answer(handler: Handler, _: dict[str, Any]) -> None:
+        handler.begin_stream()
+        for event in events:
+            handler.send_event(event)
+
+    return answer
+
+
 def says(
     text: str = ANSWER, *events: dict[str, Any], finish: str = "stop", size: int = 7
 ) -> Answer:
     """A whole reply, in pieces; `events` come first."""
-
-    def answer(handler: Handler, _: dict[str, Any]) -> None:
-        handler.begin_stream()
-        pieces = [delta(text[start : start + size]) for start in range(0, len(text), size)]
-        for event in (*events, *pieces, delta(None, finish), usage(100, len(pieces)), b"[DONE]"):
-            handler.send_event(event)
-
-    return answer
+    pieces = [delta(text[start : start + size]) for start in range(0, len(text), size)]
+    return streams(*events, *pieces, delta(None, finish), usage(100, len(pieces)), b"[DONE]")
 
 
 def refuses(
@@ -173,10 +163,8 @@ def refuses(
 def says_then(text: str, end: Callable[[Handler], None]) -> Answer:
     """A part of a reply, then whatever `end` does."""
 
-    def answer(handler: Handler, _: dict[str, Any]) -> None:
-        handler.begin_stream()
-        if text:
-            handler.send_event(delta(text))
+    def answer(handler: Handler, body: dict[str, Any]) -> None:
+        streams(*[delta(text)] * bool(text))(handler, body)
         end(handler)
 
     return answer
@@ -185,6 +173,11 @@ def says_then(text: str, end: Callable[[Handler], None]) -> Answer:
 def sends(data: bytes, kind: str = "text/event-stream") -> Answer:
     """An answer that is no stream of chunks."""
     return lambda handler, _: handler.send_bytes(200, data, kind)
+
+
+def events(*bodies: Any) -> bytes:
+    """These bodies as events of a stream."""
+    return b"".join(b"data: " + json.dumps(body).encode() + b"\n\n" for body in bodies)
 
 
 @contextmanager

@@ -65,12 +65,8 @@ def transformers_serving(folder: Path) -> Iterator[str]:
     command = [sys.executable, "-W", "ignore", "-m", "transformers.cli.transformers"]
     command += ["serve", str(copy), "--trust-remote-code"]
     command += ["--device", "cpu", "--dtype", "float32", "--host", "127.0.0.1", "--port", str(port)]
-    environment = {
-        **os.environ,
-        "HF_HUB_OFFLINE": "1",
-        "HF_HOME": str(folder / "cache"),
-        "OMP_NUM_THREADS": "1",
-    }
+    offline = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "cache"), "OMP_NUM_THREADS": "1"}
+    environment = os.environ | offline
     with _running(command, environment, folder / "log.txt", f"http://127.0.0.1:{port}"):
         yield f"http://127.0.0.1:{port}/v1#{copy}"
 
@@ -82,11 +78,7 @@ def _running(
     """A server in a process group of its own, which ends as a whole."""
     with log.open("w") as output:
         process = subprocess.Popen(
-            command,
-            env=environment,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
+            command, env=environment, stdout=output, stderr=output, start_new_session=True
         )
     try:
         _wait_until_ready(process, address, log)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
 
 from tests.support.blank_frames import frame
-from tests.support.faulty_server import Answer, FaultyServer, serving
+from tests.support.faulty_server import ANSWER, Answer, FaultyServer, serving
 from vrthinker_core.backends.base import Conversation
 from vrthinker_core.backends.judge_name import parse_judge
 from vrthinker_core.backends.served_model import Patience
@@ -29,6 +29,18 @@ def open_judge(server: FaultyServer, model: str = "", patience: Patience = QUICK
     return ServerBackend.open(parse_judge(f"server:{server.url}#{model}"), patience=patience)
 
 
+@contextmanager
+def talking(
+    *answers: Answer, cards: Any = GENERAL, patience: Patience = QUICK
+) -> Iterator[tuple[FaultyServer, Conversation]]:
+    """A server with these answers, and a conversation with its judge."""
+    with (
+        serving(*answers, cards=cards) as server,
+        closing(open_judge(server, patience=patience).open_conversation()) as conversation,
+    ):
+        yield server, conversation
+
+
 def shown(*slots: int) -> tuple[Frame, ...]:
     return tuple(frame(FrameRef(slot, side)) for slot in slots for side in Side)
 
@@ -41,7 +53,7 @@ def opening(*slots: int, system: str = "You compare videos.") -> list[Message]:
     ]
 
 
-def next_turn(messages: Sequence[Message], reply: str, *slots: int) -> list[Message]:
+def next_turn(messages: Sequence[Message], *slots: int, reply: str = ANSWER) -> list[Message]:
     """The conversation after `reply`, which asked for these slots."""
     return [
         *messages,
@@ -51,33 +63,39 @@ def next_turn(messages: Sequence[Message], reply: str, *slots: int) -> list[Mess
 
 
 def ask(
-    conversation: Conversation, messages: Sequence[Message], sampling: Sampling | None = None
-) -> tuple[list[str], Completion]:
-    """The pieces of a reply, and its completion."""
-    *pieces, completion = conversation.stream(messages, sampling or Sampling())
+    conversation: Conversation, messages: Sequence[Message] = (), sampling: Sampling | None = None
+) -> Completion:
+    """A reply; asserts that its pieces arrived one by one and join to its text."""
+    *pieces, completion = conversation.stream(messages or opening(), sampling or Sampling())
     assert isinstance(completion, Completion)
-    assert all(isinstance(piece, str) for piece in pieces)
-    return pieces, completion  # type: ignore[return-value]
+    assert list(completion.split()) == pieces
+    assert "".join(pieces) == completion.text
+    return completion
 
 
 def asked(
-    server: FaultyServer, messages: Sequence[Message] = (), sampling: Sampling | None = None
-) -> tuple[list[str], Completion]:
-    """The same in a conversation of its own, with a judge that has just been opened."""
-    conversation = open_judge(server).open_conversation()
-    with closing(conversation):
-        return ask(conversation, messages or opening(), sampling)
+    *answers: Answer,
+    cards: Any = GENERAL,
+    messages: Sequence[Message] = (),
+    sampling: Sampling | None = None,
+) -> tuple[Completion, list[dict[str, Any]]]:
+    """A reply of the judge on a server with these answers, and the requests that it took."""
+    with talking(*answers, cards=cards) as (server, conversation):
+        return ask(conversation, messages, sampling), server.bodies
 
 
-def failure_of(*answers: Answer, cards: Any = GENERAL) -> tuple[Exception, int]:
+def failure_of(
+    *answers: Answer, cards: Any = GENERAL, sampling: Sampling | None = None
+) -> tuple[JudgeError, int]:
     """How the judge on a server with these answers fails, and how many requests that takes."""
-    with serving(*answers, cards=cards) as server, pytest.raises(JudgeError) as caught:
-        asked(server)
-    return caught.value, len(server.bodies)
+    with talking(*answers, cards=cards) as (server, conversation):
+        with pytest.raises(JudgeError) as caught:
+            ask(conversation, sampling=sampling)
+        return caught.value, len(server.bodies)
 
 
 def refused(status: int, data: bytes, **headers: str) -> JudgeError:
-    """How it fails where it is answered with this page, or with these headers."""
+    """How it fails when it is answered with this page, or with these headers."""
     error, _ = failure_of(
         lambda handler, _: handler.send_bytes(status, data, "text/html", headers or None)
     )
@@ -86,16 +104,13 @@ def refused(status: int, data: bytes, **headers: str) -> JudgeError:
 
 def parts(body: dict[str, Any]) -> list[dict[str, Any]]:
     """Every part of every message of a request that is no plain string."""
+    contents = [message["content"] for message in body["messages"]]
+    return [part for content in contents if not isinstance(content, str) for part in content]
+
+
+def carried(bodies: Sequence[dict[str, Any]]) -> list[int]:
+    """How many pictures each request carries, without those named by their id alone."""
     return [
-        part
-        for message in body["messages"]
-        if not isinstance(message["content"], str)
-        for part in message["content"]
+        sum(part["type"] == "image_url" and part["image_url"] is not None for part in parts(body))
+        for body in bodies
     ]
-
-
-def carried(body: dict[str, Any]) -> int:
-    """How many pictures a request carries, those that it names by their id alone not counted."""
-    return sum(
-        part["type"] == "image_url" and part["image_url"] is not None for part in parts(body)
-    )

@@ -1,11 +1,12 @@
-"""Each way in which a server fails has a named end that says what to do; tries are made only before the first token."""
+"""Each failure of a server has a named end that says what to do, however the server tells it."""
 
 from __future__ import annotations
 
 import errno
+import json
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,12 +24,15 @@ from tests.backends.server.support import (
     failure_of,
     open_judge,
     opening,
+    refused,
+    talking,
 )
 from tests.support.faulty_server import (
     ANSWER,
     Answer,
     Handler,
     delta,
+    events,
     refuses,
     says,
     says_then,
@@ -53,19 +57,11 @@ from vrthinker_core.types.events import TextArrived
 from vrthinker_core.types.messages import Sampling
 
 KEY = "sk-test-3f9a71c2"
+PATIENT = replace(QUICK, silence=60)
 LONG = "This model's maximum context length is 4096 tokens. However, your prompt contains 9000 input tokens."
 MANY = "At most 64 image(s) may be provided in one prompt. Set `--limit-mm-per-prompt` to increase this limit."
 ADVICE = "<recommend answer><answer>TA=1</answer></recommend answer>"
-
-STREAMED = b'data: {"error": {"message": "engine died", "code": 500}}\n\n'
-
-
-def hang(handler: Handler) -> None:
-    handler.wait_until_closed()
-
-
-def drip(handler: Handler) -> None:
-    handler.keep_alive()
+hang, drip = Handler.wait_until_closed, Handler.keep_alive
 
 
 def drip_a_list(handler: Handler) -> None:
@@ -80,7 +76,7 @@ def go_on_and_on(handler: Handler) -> None:
 
 def too_long_after_all(handler: Handler) -> None:
     handler.send_event(
-        b'{"error": {"message": "The prompt exceeds the maximum model length.", "code": 400}}'
+        {"error": {"message": "The prompt exceeds the maximum model length.", "code": 400}}
     )
 
 
@@ -88,23 +84,61 @@ def nothing(handler: Handler) -> None:
     pass
 
 
+BLIND = "image input is not supported - hint: you may need to provide the mmproj"
+FORMS: dict[str, Callable[[str], Any]] = {
+    "llama.cpp": lambda said: {"error": {"code": 500, "message": said, "type": "server_error"}},
+    "vLLM": lambda said: {"object": "error", "message": said, "param": None, "code": 500},
+    "Ollama": lambda said: {"error": said},
+    "FastAPI": lambda said: {"detail": said},
+    "Gemini": lambda said: [{"error": {"code": 500, "message": said, "status": "INTERNAL"}}],
+    "plain text": lambda said: said,
+}
+
+
+def fails(
+    said: str, status: int = 500, form: str = "llama.cpp", headers: dict[str, str] | None = None
+) -> Answer:
+    body = FORMS[form](said)
+    data = body if isinstance(body, str) else json.dumps(body)
+    kind = "text/plain" if body is data else "application/json"
+    return lambda handler, _: handler.send_bytes(status, data.encode(), kind, headers)
+
+
+def error_event(message: str, **more: Any) -> Answer:
+    """A refusal as LM Studio sends it: inside a stream, and without a status."""
+    return sends(b"event: error\n" + events({"error": {"message": message, **more}}))
+
+
+TOO_LONG = (
+    "the request exceeds the available context size (4096 tokens), try increasing it",
+    "the input length exceeds the context length",
+    "prompt is too long: 208310 tokens > 200000 maximum",
+    "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
+    "The input (9000 tokens) is longer than the model's context length (4096 tokens).",
+    "Input length (9000 tokens) exceeds the maximum allowed length (4096 tokens).",
+)
+UNPARSED = f"Failed to parse messages: Unsupported content: image_url; messages = {'x' * 250} later"
+ENGINE = "EngineCore encountered an issue. See stack trace (above) for the root cause."
+SORRY = "The server had an error while processing your request. Sorry about that!"
+IMAGES = "Too many images in request. Max is 50."
+ODD = {"detail": [{"loc": ["body", "messages"], "msg": "Too odd"}]}
+COUNTRY = "Country, region, or territory not supported"
+BLIND_404 = "The requested model does not support image input"
+
 ENDS: dict[str, tuple[Answer, type[JudgeError], str]] = {
     "a context too long": (refuses(400, LONG), ContextFull, "longer context"),
     "too many pictures": (refuses(400, MANY), TooManyPictures, "64 pictures.*--limit-mm-per-prompt"),
     "a model that is gone": (refuses(404, "The model `x` does not exist."), BackendRefused, "It says: The model `x` does not"),
     "a wrong path": (refuses(404, "Not Found"), BackendRefused, "/v1"),
-    "a wrong key": (refuses(401, "Incorrect API key"), BackendRefused, "VRTHINKER_API_KEY"),
     "a body too large": (refuses(413, "Payload Too Large"), BackendRefused, "memory window"),
     "no quota": (refuses(429, "You exceeded your current quota", code="insufficient_quota"), BackendRefused, "quota"),
-    "a limit of a quota a minute": (refuses(429, "See aka.ms/oai/quotaincrease"), ServerUnavailable, "too many requests"),
-    "too many requests": (refuses(429, "slow down"), ServerUnavailable, "too many requests.*asked 3 times"),
+    "a limit of a quota a minute": (refuses(429, "See aka.ms/oai/quotaincrease"), ServerUnavailable, "too many requests.*asked 3 times"),
     "a server error": (refuses(503, "oh"), ServerUnavailable, "503.*asked 3 times"),
     "silence": (says_then("", hang), ServerUnavailable, "silent"),
     "a web page": (sends(b"<html><body>Welcome</body></html>", "text/html"), BackendFailed, "OpenAI-compatible"),
     "garbage for a chunk": (sends(b"data: {oops\n\n"), BackendFailed, "OpenAI-compatible"),
     "chunks of another kind": (sends(b'data: {"choices": [7]}\n\n'), BackendFailed, "OpenAI-compatible"),
     "an empty stream": (sends(b""), BackendFailed, "OpenAI-compatible"),
-    "an error in the stream": (sends(STREAMED), ServerUnavailable, "engine died"),
     "a cut after some tokens": (says_then("<Think>Well", nothing), BackendFailed, "broke off"),
     "silence after some tokens": (says_then("<Think>Well", hang), BackendFailed, "silent"),
     "a drip after some tokens": (says_then("<Think>Well", drip), BackendFailed, "silent"),
@@ -114,62 +148,97 @@ ENDS: dict[str, tuple[Answer, type[JudgeError], str]] = {
     "a dropped tag": (says('{"name": "select_frames"}</tool_call>'), BackendRefused, "--tool-call-parser"),
     "a dropped tag behind advice": (says(f"{ADVICE}{{}}</tool_call>"), BackendRefused, "--tool-call-parser"),
     "a content filter": (says("Well", finish="content_filter"), BackendRefused, "content filter"),
-    "anything else": (refuses(400, "I do not like\nthis at all."), BackendRefused, "It says: I do not like this at all"),
+    **{said: (refuses(400, said), ContextFull, "It says: ") for said in TOO_LONG},
+    "its type": (refuses(400, type="exceed_context_size_error"), ContextFull, "It says: no"),
+    "its code": (refuses(400, code="context_length_exceeded"), ContextFull, "It says: no"),
+    "one picture": (refuses(400, "At most 1 image(s) may be provided."), TooManyPictures, "at most 1 picture in one"),
+    "two videos": (refuses(400, "At most 2 video(s) may be provided."), TooManyPictures, "at most 2 videos in one"),
+    "too many images": (refuses(400, IMAGES), TooManyPictures, "takes fewer pictures in one"),
+    "too many videos": (refuses(400, "Too many videos"), TooManyPictures, "takes fewer videos in one"),
+    "128 images": (refuses(400, "128 images in the request exceed it"), TooManyPictures, "takes fewer pictures in one"),
+    "a country": (refuses(403, COUNTRY), BackendRefused, f"It says: {COUNTRY}."),
+    "a range": (refuses(418, "<400> Range of input"), BackendRefused, "It says: <400> Range of input."),
+    "a blind model": (refuses(404, BLIND_404), BackendRefused, f"It says: {BLIND_404}."),
+    "no sentence": (lambda handler, _: handler.send_json(418, ODD), BackendRefused, "Too odd"),
+    "an error in place of a stream": (
+        lambda handler, _: handler.send_json(200, {"error": {"message": "no pictures", "code": 418}}),
+        BackendRefused,
+        "It says: no pictures.",
+    ),
+    "a 500 for a context": (fails("Context size has been exceeded."), ContextFull, "It says: Context size"),
+    "a 500 for pictures": (fails(IMAGES), TooManyPictures, "It says: Too many images"),
+    "a 500 for a batch size": (fails("input is too large to process."), BackendRefused, "It says: input is"),
+    "a 500 for a content": (fails(UNPARSED), BackendRefused, "It says: Failed to parse"),
+    "a 501": (fails("This server has no such route.", 501), BackendRefused, "It says: This server has no such"),
+    "the same cause twice": (fails(ENGINE), ServerUnavailable, "It says: EngineCore.*asked 2 times"),
+    "a 500 without a cause": (fails(SORRY), ServerUnavailable, "Sorry.*asked 3 times"),
+    "a 500 for now": (fails("Loading model"), ServerUnavailable, "Loading.*asked 3 times"),
+    "a 504": (fails("this model is not supported", 504), ServerUnavailable, "this model is.*asked 3 times"),
+    "streamed: a context": (error_event("loaded with context length of only 4096"), ContextFull, "4096"),
+    "streamed: its code": (error_event("Too much.", code="context_length_exceeded"), ContextFull, "Too much"),
+    "streamed: pictures": (error_event("At most 4 image(s) in a prompt."), TooManyPictures, "4 pictures"),
+    "streamed: no quota": (error_event("No.", code="insufficient_quota"), BackendRefused, "no quota left"),
+    "streamed: a rate": (error_event("Rate limit: too many tokens", code="rate_limit"), ServerUnavailable, "3 times"),
+    "streamed: a 503": (error_event("The context window is broken", code="503"), ServerUnavailable, "3 times"),
+    "streamed: a cause": (error_event("CUDA error", code=500), ServerUnavailable, "It says: CUDA error.*2 times"),
+    "streamed: another code": (error_event("CUDA error", code=1301), ServerUnavailable, "CUDA error.*2 times"),
+    "anything else": (refuses(418, "I do not like\nthis at all."), BackendRefused, "It says: I do not like this at all"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ENDS)
 def test_each_failure_is_a_sentence_that_says_what_to_do(name: str) -> None:
     answer, kind, words = ENDS[name]
-    error, _ = failure_of(answer)
+    error, requests = failure_of(answer)
     assert type(error) is kind
     assert re.search(words, str(error)), str(error)
     assert "\n" not in str(error)
     assert "127.0.0.1" not in str(error)
-
-
-def test_nothing_that_cannot_help_is_tried_again() -> None:
-    for name in ("a wrong key", "a model that is gone", "a cut after some tokens"):
-        assert failure_of(ENDS[name][0])[1] == 1, name
+    assert "no model" not in str(error)
+    assert requests == (1 if kind is not ServerUnavailable else 2 if "2 times" in words else 3)
 
 
 def test_what_passes_is_tried_again_and_counted_once() -> None:
     answers = (refuses(503), refuses(429), says_then("", nothing), says())
-    with serving(*answers, cards=GENERAL) as server:
-        conversation = open_judge(server, patience=replace(QUICK, silence=2)).open_conversation()
+    with talking(*answers, patience=replace(QUICK, silence=2)) as (_, conversation):
         with pytest.raises(BackendFailed):  # by an empty stream, which no other try mends
-            ask(conversation, opening())
-        pieces, completion = ask(conversation, opening())
-        conversation.close()
-    assert "".join(pieces) == completion.text == ANSWER
-    assert completion.new_tokens == len(pieces)
+            ask(conversation)
+        completion = ask(conversation)
+    assert completion.text == ANSWER
+    assert completion.new_tokens == len(completion.pieces)
     assert completion.prompt_tokens == 100
 
 
 def test_retry_after_is_honoured() -> None:
-    with serving(refuses(429, headers={"Retry-After": "0.6"}), says()) as server:
-        started = time.monotonic()
-        asked(server)
-        assert time.monotonic() - started >= 0.6
+    started = time.monotonic()
+    asked(refuses(429, headers={"Retry-After": "0.6"}), says())
+    assert time.monotonic() - started >= 0.6
     error, requests = failure_of(refuses(429, headers={"Retry-After": "3600"}))
-    assert isinstance(error, ServerUnavailable)
-    assert requests == 1
+    assert (type(error), requests) == (ServerUnavailable, 1)
+
+
+@pytest.mark.parametrize("again", ["-3", "nan", "inf", "Wed, 21 Oct 2015 07:28:00 GMT"])
+def test_a_retry_after_that_asks_for_no_time_gets_the_usual_back_off(again: str) -> None:
+    answers = refuses(429, headers={"Retry-After": again}), says()
+    slow = replace(QUICK, first_wait=0.3, longest_wait=0.3)
+    with talking(*answers, patience=slow) as (_, conversation):
+        started = time.monotonic()
+        assert ask(conversation).text == ANSWER
+        assert time.monotonic() - started >= 0.3
 
 
 def test_the_deadline_is_kept_whatever_arrives_and_the_tries_are_counted() -> None:
-    quick = replace(QUICK, silence=60, deadline=0.5)
+    quick = replace(PATIENT, deadline=0.5)
     for answer in (says_then("", drip), says_then("", hang)):
-        with serving(answer) as server:
-            conversation = open_judge(server, patience=quick).open_conversation()
-            # Asked once, so no number is told
-            with pytest.raises(ServerUnavailable, match=r"silent.*compare again\.$"):
-                ask(conversation, opening())
-            conversation.close()
+        # Asked once, so no number is told
+        alone = pytest.raises(ServerUnavailable, match=r"silent.*compare again\.$")
+        with talking(answer, patience=quick) as (_, conversation), alone:
+            ask(conversation)
     with serving(cards=drip_a_list) as server, pytest.raises(ServerUnavailable, match="silent"):
         open_judge(server, patience=quick)
 
 
-def test_where_too_many_files_are_open_the_server_is_not_blamed() -> None:
+def test_too_many_open_files_are_not_blamed_on_the_server() -> None:
     error = openai.APIConnectionError(request=SimpleNamespace())  # type: ignore[arg-type]
     error.__cause__ = OSError(errno.EMFILE, "Too many open files")
     assert "Too many files are open" in str(failures.failure_of(error, failures.Secret("", "")))
@@ -178,13 +247,12 @@ def test_where_too_many_files_are_open_the_server_is_not_blamed() -> None:
 def test_a_server_that_is_not_there_is_unavailable() -> None:
     with serving() as server:
         backend = open_judge(server)
-        url = server.url
     conversation = backend.open_conversation()
     with pytest.raises(ServerUnavailable, match="cannot be reached"):
-        ask(conversation, opening())
+        ask(conversation)
     conversation.close()
     with pytest.raises(ServerUnavailable, match="cannot be reached"):
-        ServerBackend.open(parse_judge(f"server:{url}"), patience=QUICK)
+        open_judge(server)
 
 
 @pytest.mark.parametrize(
@@ -211,13 +279,161 @@ def test_a_model_that_an_incomplete_list_lacks_is_tried() -> None:
             assert open_judge(server, "hidden").name == "hidden"
 
 
+def test_the_words_that_a_service_passes_on_replace_its_own() -> None:
+    def passed_on(raw: object) -> JudgeError:
+        return failure_of(refuses(400, "Provider returned error", metadata={"raw": raw}))[0]
+
+    said = "The server refuses the request. It says: I do not like this."
+    assert str(passed_on("I do not like this.")) == said
+    for nothing in ("", "<html>Welcome</html>", {"more": 1}):
+        assert "It says: Provider returned error." in str(passed_on(nothing))
+    assert type(passed_on({"error": "Too many images"})) is TooManyPictures
+
+
+@pytest.mark.parametrize("body", [b"", b"\n<!DOCTYPE html><html>Just a moment...</html>"])
+def test_an_answer_without_words_is_told_as_nothing(body: bytes) -> None:
+    assert str(refused(405, body)) == "The server refuses the request. It says: nothing."
+    assert str(refused(403, body)).startswith("The server forbids the request. It says: nothing. ")
+    assert str(refused(404, body)) == failures.GARBAGE
+
+
+@pytest.mark.parametrize("variable", ["VRTHINKER_API_KEY", "OPENAI_API_KEY"])
+def test_a_refused_key_is_named_by_the_variable_that_holds_it(
+    variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "put it into VRTHINKER_API_KEY" in str(failure_of(refuses(401))[0])
+    monkeypatch.setenv(variable, "sk-one")
+    told = (
+        f"The server does not accept the key in {variable}: put another one into it. It says: no."
+    )
+    assert str(failure_of(refuses(401))[0]) == told
+    assert str(failure_of(refuses(403))[0]).endswith(f"The key is the one in {variable}.")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_failure_is_quoted_in_whatever_form_and_at_once_if_it_is_the_requests_fault(
+    form: str,
+) -> None:
+    error, requests = failure_of(fails(BLIND, form=form))
+    assert (type(error), requests) == (BackendRefused, 1)
+    assert f"It says: {BLIND}." in str(error)
+    error, requests = failure_of(
+        fails("first", 529), fails("second", 502, form), fails(BLIND, 503, form)
+    )
+    assert (type(error), requests) == (ServerUnavailable, QUICK.tries)
+    assert f"It says: {BLIND}." in str(error)
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        [fails("CUDA error"), fails("out of memory")],
+        [fails("not supported", headers={"Retry-After": "0.01"}), fails("Internal Server Error")],
+        [fails("", form="plain text"), fails("Model is overloaded", form="Ollama")],
+    ],
+    ids=["two causes", "asked to come back", "no cause"],
+)
+def test_a_failure_that_passes_costs_nothing(answers: list[Answer]) -> None:
+    assert asked(*answers, says())[0].text == ANSWER
+
+
+def test_the_title_of_a_page_is_what_it_says() -> None:
+    title = "host.example | 524: A timeout occurred"
+    page = f"<!DOCTYPE html>\n<html><head><title>\n{title}</title></head><body>not supported</body></html>"
+    error, requests = failure_of(
+        lambda handler, _: handler.send_bytes(502, page.encode(), "text/html")
+    )
+    assert (type(error), requests) == (ServerUnavailable, QUICK.tries)
+    assert f"It says: {title}." in str(error)
+    assert "It says" not in str(refused(500, b"<html>no</html>"))
+
+
+def test_a_quotation_is_one_short_line_that_no_terminal_obeys() -> None:
+    error, _ = failure_of(
+        fails("\x1b[31mno\u202e pictures\r\n\x00\ud800here. " + "and so on " * 5000)
+    )
+    assert "[31mno pictures here. and so on" in str(error)
+    assert str(error).isprintable()
+    assert len(str(error)) < 500
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        b'event: error\ndata: {"message": "overloaded"}\n\n',
+        events({"object": "error", "message": "overloaded", "type": "x", "code": 503}),
+        events({"error": "overloaded"}),
+    ],
+    ids=["an error event", "an error object", "a bare word"],
+)
+def test_an_error_in_a_stream_is_told_in_the_words_of_the_server(event: bytes) -> None:
+    for before, kind, tries in (
+        (b"", ServerUnavailable, QUICK.tries),
+        (events(delta("<Think>Well")), BackendFailed, 1),
+    ):
+        error, requests = failure_of(sends(before + event))
+        assert (type(error), requests) == (kind, tries)
+        assert "It says: overloaded." in str(error)
+
+
+# -- redirects -----------------------------------------------------------------------------------------------------------
+
+
+def redirects(status: int, target: str, path: str) -> Callable[..., None]:
+    """Redirects what is asked of `path` to the same file of `target`; all else is answered."""
+
+    def answer(handler: Handler, body: dict[str, Any] | None = None) -> None:
+        if handler.path.startswith(path):
+            where = {"Location": target + handler.path.removeprefix(path)}
+            handler.send_bytes(status, b"", "text/plain", where)
+        elif body is None:
+            handler.send_json(200, {"data": GENERAL})
+        else:
+            says()(handler, body)
+
+    return answer
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_within_the_server_is_followed_once(status: int) -> None:
+    moved = redirects(status, "/v1", "/old")
+    with serving(moved, cards=moved) as server:
+        backend = ServerBackend.open(parse_judge(f"server:{server.address}/old"), patience=QUICK)
+        conversation = backend.open_conversation()
+        assert ask(conversation).text == ANSWER
+        conversation.close()
+        assert len(server.bodies) == 1
+
+
+@pytest.mark.parametrize("status", [301, 302, 303])
+def test_a_redirect_that_costs_a_request_its_content_names_the_address_to_use(status: int) -> None:
+    with serving(says(), cards=GENERAL) as other:
+        moved = redirects(status, other.url, "/v1")
+        with (
+            serving(cards=moved) as server,
+            pytest.raises(BackendRefused, match=f"redirects to {other.url},.*Use that address"),
+        ):
+            open_judge(server)
+        error, requests = failure_of(moved)  # its list is where it was
+        slash = refused(301, b"", Location=f"{other.url}/chat/completions/")
+    assert f"redirects to {other.url}," in str(error)
+    assert (requests, other.bodies) == (1, [])
+    assert f"redirects to {other.url}, where" in str(slash)
+
+
+def test_a_redirect_to_a_slash_at_the_end_is_told_as_one_that_no_other_address_avoids() -> None:
+    error = refused(301, b"", Location="/v1/chat/completions/")
+    assert type(error) is BackendRefused
+    assert "redirects to its path /v1/chat/completions/," in str(error)
+    assert "Use that address" not in str(error)
+
+
 # -- Stop ---------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("text", ["", "<Think>Well"])
 def test_stop_closes_the_request_while_nothing_arrives(text: str) -> None:
-    with serving(says_then(text, hang)) as server:
-        conversation = open_judge(server, patience=type(QUICK)(silence=60)).open_conversation()
+    with talking(says_then(text, hang), patience=PATIENT) as (server, conversation):
         stopped: list[float] = []
 
         def cancelled() -> bool:
@@ -233,29 +449,25 @@ def test_stop_closes_the_request_while_nothing_arrives(text: str) -> None:
         assert ended - stopped[0] < 1
         until(lambda: bool(server.closed_at))
         assert server.closed_at[0] - stopped[0] < 1
-        conversation.close()
 
 
 def test_stop_ends_the_wait_between_two_tries() -> None:
-    with serving(refuses(429, headers={"Retry-After": "5"})) as server:
-        conversation = open_judge(server).open_conversation()
+    with talking(refuses(429, headers={"Retry-After": "5"})) as (server, conversation):
         started = time.monotonic()
         items = list(conversation.stream(opening(), Sampling(), lambda: bool(server.bodies)))
         assert items[-1].stop == "cancelled"
         assert time.monotonic() - started < 4
-        conversation.close()
 
 
 def test_closing_the_stream_closes_the_request() -> None:
-    with serving(says_then("<Think>Well", hang)) as server:
-        conversation = open_judge(server, patience=type(QUICK)(silence=60)).open_conversation()
+    with talking(says_then("<Think>Well", hang), patience=PATIENT) as (server, conversation):
         stream = conversation.stream(opening(), Sampling())
         assert next(stream) == "<Think>Well"
         stream.close()  # type: ignore[attr-defined]
         until(lambda: bool(server.closed_at))
         conversation.close()
         with pytest.raises(BackendFailed, match="closed"):
-            ask(conversation, opening())
+            ask(conversation)
 
 
 # -- whole comparisons --------------------------------------------------------------------------------------------------
@@ -266,38 +478,30 @@ def run(pair: VideoPair, answers: Sequence[Answer], trace: Path | None = None) -
         return list(judge(pair, open_judge(server), Settings(), trace=trace))
 
 
-def test_a_stream_cut_in_the_middle_is_judged_again_once(pair: VideoPair) -> None:
-    *_, turn, end = run(pair, [says_then(ANSWER[:30], nothing), says()])
-    assert turn.turn.completion.text == ANSWER
-    assert turn.turn.completion.new_tokens == len(turn.turn.completion.pieces)
-    assert "broke off" in turn.turn.note
-    assert end.verdict.whole
-
-
 def test_the_key_stands_nowhere(
     pair: VideoPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
     capfd: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    """Also where the server repeats it in each of its errors."""
+    """Also if the server repeats it in each of its errors."""
     monkeypatch.setenv("VRTHINKER_API_KEY", KEY)
     caplog.set_level("DEBUG")
     echo = "You sent {key}, and I do not like it"
-    answers = [refuses(status, echo) for status in (400, 401, 403, 404, 422, 429, 500)]
+    answers = [refuses(status, echo) for status in (400, 401, 403, 404, 429)]
     told = "no, {0[Authorization]}".format
     answers.append(lambda handler, _: handler.send_json(418, {"detail": told(handler.headers)}))
-    answers.append(sends(b'data: {"error": {"message": "I got Bearer ' + KEY.encode() + b'"}}\n\n'))
+    answers.append(sends(events({"error": {"message": f"I got Bearer {KEY}"}})))
     seen = []
     for number, answer in enumerate(answers):
         trace = tmp_path / f"{number}.json"
-        events = run(pair, [answer], trace)
-        assert events[-1].error
-        seen += [repr(events), trace.read_text("utf-8"), repr(load(trace))]
+        ends = run(pair, [answer], trace)
+        assert ends[-1].error
+        seen += [repr(ends), trace.read_text("utf-8"), repr(load(trace))]
     with serving(says()) as server:
         backend = open_judge(server)
-        events = list(judge(pair, backend, Settings(), trace=tmp_path / "good.json"))
-        assert any(isinstance(event, TextArrived) for event in events)
+        ends = list(judge(pair, backend, Settings(), trace=tmp_path / "good.json"))
+        assert any(isinstance(event, TextArrived) for event in ends)
         assert server.keys[-1] == f"Bearer {KEY}"
-        seen += [repr(events), (tmp_path / "good.json").read_text("utf-8")]
+        seen += [repr(ends), (tmp_path / "good.json").read_text("utf-8")]
         seen += [repr(backend.server), str(backend.server.model)]
     with serving(cards=401) as server, pytest.raises(JudgeError) as caught:
         open_judge(server)

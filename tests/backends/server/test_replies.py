@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
+import socket
+import struct
+import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +17,31 @@ import pytest
 from tests.backends.server.support import (
     GENERAL,
     NANO,
+    QUICK,
     VLLM,
     ask,
     asked,
+    failure_of,
     next_turn,
     open_judge,
     opening,
     parts,
+    talking,
 )
-from tests.support.faulty_server import ANSWER, Handler, delta, refuses, says, serving, usage
+from tests.support.faulty_server import (
+    ANSWER,
+    Answer,
+    Handler,
+    delta,
+    events,
+    refuses,
+    says,
+    says_then,
+    sends,
+    serving,
+    streams,
+    usage,
+)
 from vrthinker_core import (
     Finished,
     Settings,
@@ -31,7 +53,6 @@ from vrthinker_core import (
 )
 from vrthinker_core.backends import NANO as BUILT_IN
 from vrthinker_core.backends.base import GenerationRequest, RemoteBackend
-from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BackendFailed, BackendRefused
 from vrthinker_core.traces import load
 from vrthinker_core.types.events import TurnEnded
@@ -39,52 +60,119 @@ from vrthinker_core.types.messages import Completion, Sampling
 
 
 def test_text_arrives_in_pieces_and_ends_with_a_completion() -> None:
-    with serving(says(ANSWER, size=5)) as server:
-        pieces, completion = asked(server)
-    assert "".join(pieces) == completion.text == ANSWER
-    assert list(completion.split()) == pieces
-    assert len(pieces) > 5
+    completion, _ = asked(says(ANSWER, size=5))
+    assert completion.text == ANSWER
+    assert len(completion.pieces) > 5
     assert completion.stop == "end"
-    assert (completion.prompt_tokens, completion.new_tokens) == (100, len(pieces))
+    assert (completion.prompt_tokens, completion.new_tokens) == (100, len(completion.pieces))
 
 
 def test_a_reply_at_its_limit_is_cut() -> None:
-    with serving(says("One", finish="length")) as server:
-        assert asked(server)[1].stop == "length"
-    with (
-        serving(says("", delta(reasoning="Let me see"), finish="length")) as server,
-        pytest.raises(BackendRefused, match="more tokens a reply"),
-    ):
-        asked(server)
+    assert asked(says("One", finish="length"))[0].stop == "length"
+    error, _ = failure_of(says("", delta(reasoning="Let me see"), finish="length"))
+    assert type(error) is BackendRefused
+    assert "more tokens a reply" in str(error)
 
 
 @pytest.mark.parametrize("field", ["reasoning", "reasoning_content"])
 def test_reasoning_is_kept_beside_the_reply_and_never_sent_back(field: str) -> None:
-    with serving(says(ANSWER, delta(**{field: "Let me "}), delta(**{field: "see."}))) as server:
-        conversation = open_judge(server).open_conversation()
-        _, completion = ask(conversation, opening())
-        ask(conversation, next_turn(opening(), completion.text, 9))
-        conversation.close()
-        assert completion.reasoning == "Let me see."
-        assert completion.text == ANSWER
-        assert "Let me see" not in str(server.bodies[1])
-        told = [m["content"] for m in server.bodies[1]["messages"] if m["role"] == "assistant"]
-        assert told == [ANSWER]
+    thought = says(ANSWER, delta(**{field: "Let me "}), delta(**{field: "see."}))
+    with talking(thought) as (server, conversation):
+        completion = ask(conversation)
+        ask(conversation, next_turn(opening(), 9))
+    assert completion.reasoning == "Let me see."
+    assert completion.text == ANSWER
+    assert "Let me see" not in str(server.bodies[1])
+    told = [m["content"] for m in server.bodies[1]["messages"] if m["role"] == "assistant"]
+    assert told == [ANSWER]
 
 
 def test_incomplete_counts_cost_no_reply() -> None:
-    broken = [
-        {"choices": []},
-        {"usage": None},
-        {"usage": {}},
-        {"usage": {"prompt_tokens": None, "completion_tokens": 3}},
-    ]
-    nothing_more = {"choices": [{"index": 0, "delta": None, "finish_reason": None}]}
-    events = [{**delta(), "choices": [], **more} for more in broken]
-    with serving(says(ANSWER, {**delta(), **nothing_more}, *events)) as server:
-        _, completion = asked(server)
-    assert completion.text == ANSWER
-    assert completion.prompt_tokens == 100
+    broken = [{"usage": counts} for counts in (None, {}, {"prompt_tokens": None})]
+    more = [{**delta(), "choices": [], **each} for each in ({}, *broken)]
+    completion, _ = asked(says(ANSWER, {**delta(), "choices": [{"index": 0}]}, *more))
+    assert (completion.text, completion.prompt_tokens) == (ANSWER, 100)
+
+
+# -- how a stream may look and end ---------------------------------------------------------------------------------------
+
+
+def waits(handler: Handler) -> None:
+    handler.send_event(usage(100, 1))
+    handler.wait_until_closed()
+
+
+def is_reset(handler: Handler) -> None:
+    time.sleep(0.1)
+    handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    handler.connection.close()
+
+
+def fails(handler: Handler) -> None:
+    handler.send_event({"error": {"message": "usage is not supported", "code": 400}})
+
+
+def whole_then(end: Callable[[Handler], None]) -> Answer:
+    def end_reply(handler: Handler) -> None:
+        handler.send_event(delta(None, "stop"))
+        end(handler)
+
+    return says_then(ANSWER, end_reply)
+
+
+def promises_more(handler: Handler, _: dict[str, Any]) -> None:
+    handler.begin_stream({"Content-Length": "100000"})
+    handler.send_event(delta(ANSWER))
+    handler.send_event(delta(None, "stop"))
+
+
+ENDS = {
+    "stays open": whole_then(waits),
+    "keeps alive": whole_then(Handler.keep_alive),
+    "reset": whole_then(is_reset),
+    "an error": whole_then(fails),
+    "a broken line": whole_then(lambda handler: handler.send_event(b"{oops")),
+    "short": promises_more,
+}
+
+
+@pytest.mark.parametrize("answer", ENDS.values(), ids=ENDS)
+def test_a_whole_reply_is_kept_however_its_connection_ends(answer: Answer) -> None:
+    patient = replace(QUICK, silence=60, counts=0.3)
+    with talking(answer, patience=patient) as (server, conversation):
+        started = time.monotonic()
+        assert ask(conversation).text == ANSWER
+        assert time.monotonic() - started < 5
+        assert len(server.bodies) == 1
+
+
+CHOICE = {"index": 0, "message": {"role": "assistant", "content": ANSWER}}
+COUNTED = {"object": "chat.completion", "usage": usage(100, 12)["usage"], "choices": [CHOICE]}
+ENDED = {**COUNTED, "choices": [CHOICE | {"finish_reason": "stop"}]}
+PARTS = [{"type": "text", "text": ANSWER[:9]}, {"type": "text", "text": ANSWER[9:]}]
+FORMS: dict[str, Answer] = {
+    "no stream": lambda handler, _: handler.send_json(200, ENDED),
+    "no reason for its end": lambda handler, _: handler.send_json(200, COUNTED),
+    "one event": sends(events(ENDED)),
+    "a stream said to be JSON": sends(
+        events(delta(ANSWER), delta(None, "stop"), usage(100, 12)), "application/json"
+    ),
+    "a whole message at the end": sends(events(delta(ANSWER), ENDED)),
+    "parts": says("", delta(PARTS)),
+    **{
+        f"unreadable probabilities {content}": says(
+            "", delta(ANSWER, logprobs={"content": content})
+        )
+        for content in (["1"], [{"token": "1", "top_logprobs": 3}], 5)
+    },
+}
+
+
+@pytest.mark.parametrize("answer", FORMS.values(), ids=FORMS)
+def test_a_reply_is_read_in_whatever_form_it_comes(answer: Answer) -> None:
+    completion, _ = asked(answer)
+    assert (completion.text, completion.prompt_tokens) == (ANSWER, 100)
+    assert completion.label_tokens == ()
 
 
 # -- label probabilities ------------------------------------------------------------------------------------------------
@@ -97,18 +185,14 @@ def token(text: str, *others: tuple[str, float]) -> dict[str, Any]:
     return delta(text, logprobs={"content": [{**entry, "top_logprobs": top}]})
 
 
-def completion_of(*tokens: dict[str, Any]) -> Completion:
-    with serving(says("", *tokens)) as server:
-        return asked(server)[1]
-
-
 def test_the_probability_of_each_label_stands_at_its_digit() -> None:
     digit = token("1", ("1", 0.75), ("2", 0.125), ("0", 0.0625))
     joined = token("=2", ("=2", 0.5), ("=0", 0.25), ("2", 0.125))
     spaced = token(" 0", (" 0", 0.9), ("0", 0.05), (" 1", 0.03))
     start = [token("frame 12"), token(" 1"), token("</Think> <Answer>TA=")]
-    completion = completion_of(
-        *start, digit, token(", VQ"), joined, token(", MQ:"), spaced, token("</Answer>")
+    between = token(", VQ"), token(", MQ:"), token("</Answer>")
+    completion, _ = asked(
+        says("", *start, digit, between[0], joined, between[1], spaced, between[2])
     )
     assert [completion.text[each.offset] for each in completion.label_tokens] == ["1", "2", "0"]
     assert [pytest.approx(each.probabilities) for each in completion.label_tokens] == [
@@ -119,9 +203,9 @@ def test_the_probability_of_each_label_stands_at_its_digit() -> None:
 
 
 def test_tokens_that_do_not_spell_the_text_give_no_probabilities() -> None:
-    nine = token("9", ("9", 0.9)) | {}
+    nine = token("9", ("9", 0.9))
     nine["choices"][0]["delta"]["content"] = "<Answer>TA=1"
-    assert completion_of(nine).label_tokens == ()
+    assert asked(says("", nine))[0].label_tokens == ()
 
 
 @pytest.mark.parametrize("unknown", [None, math.nan])
@@ -132,7 +216,7 @@ def test_a_log_probability_that_is_no_number_costs_no_reply_and_counts_as_nothin
     digit["choices"][0]["logprobs"]["content"][0]["top_logprobs"][1]["logprob"] = unknown
     unnamed = {"token": None, "logprob": -1.0, "top_logprobs": None}
     nameless = delta("", logprobs={"content": [unnamed]})
-    completion = completion_of(nameless, token("<Answer>TA="), digit, token("</Answer>"))
+    completion, _ = asked(says("", nameless, token("<Answer>TA="), digit, token("</Answer>")))
     assert completion.text == "<Answer>TA=1</Answer>"
     (label,) = completion.label_tokens
     assert label.probabilities == pytest.approx((0.0, 0.75, 0.0))
@@ -149,26 +233,18 @@ def counted(text: str, prompt: int, new: int) -> dict[str, Any]:
 
 
 def test_a_forced_answer_goes_on_behind_the_redirect_and_no_token_counts_twice() -> None:
-    def first(handler: Handler, _: dict[str, Any]) -> None:
-        handler.begin_stream()
-        for event in (counted("Well. <tool", 50, 3), counted("_call>", 50, 4)):
-            handler.send_event(event)
+    def first(handler: Handler, body: dict[str, Any]) -> None:
+        streams(counted("Well. <tool", 50, 3), counted("_call>", 50, 4))(handler, body)
         handler.wait_until_closed()
 
-    def second(handler: Handler, body: dict[str, Any]) -> None:
-        handler.begin_stream()
-        answer = counted("TA=1</Answer>", 56, 5)
-        for event in (answer, delta(None, "stop"), usage(56, 6), b"[DONE]"):
-            handler.send_event(event)
-
-    with serving(first, second, cards=VLLM) as server:
-        pieces, completion = asked(server, sampling=FORCED)
-    assert "".join(pieces) == completion.text == "Well. <Answer>TA=1</Answer>"
+    second = streams(counted("TA=1</Answer>", 56, 5), delta(None, "stop"), usage(56, 6), b"[DONE]")
+    completion, bodies = asked(first, second, cards=VLLM, sampling=FORCED)
+    assert completion.text == "Well. <Answer>TA=1</Answer>"
     assert (completion.prompt_tokens, completion.new_tokens) == (50, 6 + 6)
-    assert server.bodies[1]["messages"][-1] == {"role": "assistant", "content": "Well. <Answer>"}
-    assert server.bodies[1]["continue_final_message"] is True
-    assert server.bodies[1]["add_generation_prompt"] is False
-    assert server.bodies[1]["max_tokens"] == 96
+    assert bodies[1]["messages"][-1] == {"role": "assistant", "content": "Well. <Answer>"}
+    assert bodies[1]["continue_final_message"] is True
+    assert bodies[1]["add_generation_prompt"] is False
+    assert bodies[1]["max_tokens"] == 96
 
 
 def test_a_redirect_in_reasoning_is_made_again_once_the_reasoning_is_closed() -> None:
@@ -177,18 +253,15 @@ def test_a_redirect_in_reasoning_is_made_again_once_the_reasoning_is_closed() ->
         counted("x\n</think>\n<tool_call>", 56, 7),
         counted("TA=1</Answer>", 64, 5),
     )
-    with serving(*(says("", reply) for reply in replies), cards=VLLM) as server:
-        pieces, completion = asked(server, sampling=FORCED)
-    whole = "I might <Answer>x\n</think>\n<Answer>TA=1</Answer>"
-    assert "".join(pieces) == completion.text == whole
-    assert server.bodies[2]["messages"][-1]["content"] == "I might <Answer>x\n</think>\n<Answer>"
-    assert [body["max_tokens"] for body in server.bodies] == [100, 96, 100 - (7 + 56 - 50)]
+    completion, bodies = asked(*(says("", reply) for reply in replies), cards=VLLM, sampling=FORCED)
+    assert completion.text == "I might <Answer>x\n</think>\n<Answer>TA=1</Answer>"
+    assert bodies[2]["messages"][-1]["content"] == "I might <Answer>x\n</think>\n<Answer>"
+    assert [body["max_tokens"] for body in bodies] == [100, 96, 100 - (7 + 56 - 50)]
 
 
 def test_behind_a_redirect_the_judge_may_close_the_call_that_it_began() -> None:
     begun = says("<Think>t</Think><tool_call>")
-    with serving(begun, says("TA=1</tool_call>"), cards=VLLM) as server:
-        _, completion = asked(server, sampling=FORCED)
+    completion, _ = asked(begun, says("TA=1</tool_call>"), cards=VLLM, sampling=FORCED)
     assert completion.text == "<Think>t</Think><Answer>TA=1</tool_call>"
 
 
@@ -198,46 +271,35 @@ def test_behind_a_redirect_the_judge_may_close_the_call_that_it_began() -> None:
         "<Think>no </tool_call> today</Think><Answer>TA=1</Answer>",
         "<Think>no </tool_call> today\n<Answer>TA=1</Answer>",
         f"{ANSWER}</tool_call>",
-        "<TOOL_CALL>{}</tool_call>",
         "< tool call>{}</tool_call>",
         "＜tool_call＞{}</tool_call>",
-        "<tool_\u200bcall>{}</tool_call>",
+        "<TOOL_\u200bcall>{}</tool_call>",
     ],
 )
 def test_a_call_that_is_quoted_or_written_otherwise_has_lost_nothing(text: str) -> None:
-    with serving(says(text), cards=GENERAL) as server:
-        assert asked(server)[1].text == text
+    assert asked(says(text))[0].text == text
 
 
-def test_where_a_server_cannot_go_on_the_reply_stays_as_it_is() -> None:
-    call = '<tool_call>{"name": "select_frames", "arguments": {"frame_indices": [1]}}</tool_call>'
-    with serving(says(call), cards=GENERAL) as server:
-        assert asked(server, sampling=FORCED)[1].text == call
-    assert len(server.bodies) == 1
+def test_a_reply_stays_as_it_is_if_its_server_cannot_go_on() -> None:
+    completion, bodies = asked(says(CALL), cards=GENERAL, sampling=FORCED)
+    assert (completion.text, len(bodies)) == (CALL, 1)
 
 
 def test_the_built_in_judge_on_a_server_is_told_as_little_as_here() -> None:
     """And has its own redirects."""
-    with serving(says("</Think>\n<Answer>TA=1</Answer>"), cards=NANO) as server:
+    with serving(cards=NANO) as server:
         backend = open_judge(server)
-    here = TransformersBackend.load(str(BUILT_IN))
-    assert backend.protocols == here.protocols
+    marker = json.loads((BUILT_IN / "vrthinker.json").read_text())
+    assert backend.protocols == tuple(marker["protocol"])
     assert not backend.follows_instructions
     assert any("For real videos choose another judge" in note for note in backend.notes)
-    assert backend.server.model.forced_redirects == here.loaded.forced_redirects
+    forced = backend.server.model.forced_redirects.values()
+    assert [list(each) for each in forced] == list(marker["forced"].values())
 
 
 # -- whole comparisons --------------------------------------------------------------------------------------------------
 
 CALL = '<Think>More.</Think>\n<tool_call>{"name": "select_frames", "arguments": {"frame_indices": [10, 60]}}</tool_call>'
-
-
-def test_a_comparison_through_a_server_has_the_same_turns(pair: VideoPair) -> None:
-    with serving(says(CALL), says(), cards=VLLM) as server:
-        end = list(judge(pair, open_judge(server), Settings()))[-1]
-        assert end.error == ""
-        assert end.verdict.labels == {"TA": 1, "VQ": 2, "MQ": 0, "OA": 1}
-        assert [len(body["messages"]) for body in server.bodies] == [2, 4]
 
 
 def test_many_conversations_are_in_flight_at_once(pair: VideoPair) -> None:
@@ -247,18 +309,15 @@ def test_many_conversations_are_in_flight_at_once(pair: VideoPair) -> None:
     def together(handler: Handler, body: dict[str, Any]) -> None:
         arrived.append(1)
         while len(arrived) < 4:
-            handler.server.lock.acquire(timeout=0.02) and handler.server.lock.release()
+            time.sleep(0.01)
         says()(handler, body)
 
     with serving(together) as server:
         backend = open_judge(server)
         assert isinstance(backend, RemoteBackend), "no pair waits for another one's reply"
-        conversations = [backend.open_conversation() for _ in range(4)]
-        closed = backend.open_conversation()
-        closed.close()
-        requests = [
-            GenerationRequest(each, opening(), Sampling()) for each in (closed, *conversations)
-        ]
+        conversations = [backend.open_conversation() for _ in range(5)]
+        conversations[0].close()
+        requests = [GenerationRequest(each, opening(), Sampling()) for each in conversations]
         items = list(backend.stream_batch(requests))
         for conversation in conversations:
             conversation.close()
@@ -266,8 +325,8 @@ def test_many_conversations_are_in_flight_at_once(pair: VideoPair) -> None:
         assert sorted(done) == [1, 2, 3, 4]
         failed = [(n, type(item)) for n, item in items if isinstance(item, Exception)]
         assert failed == [(0, BackendFailed)], "it does not touch the others"
-        events = judge_many([pair] * 2, backend, live=2)
-        ends = [event for _, event in events if isinstance(event, Finished)]
+        ran = judge_many([pair] * 2, backend, live=2)
+        ends = [event for _, event in ran if isinstance(event, Finished)]
         assert [end.verdict and end.verdict.whole for end in ends] == [True, True]
 
 
@@ -282,9 +341,7 @@ def test_a_branch_lets_the_same_frames_leave_as_its_origin(pair: VideoPair, tmp_
             refuses(400, said)(handler, body)
             return
         text = CALL.replace("10, 60", f"{2 * turn + 8}, {2 * turn + 9}") if turn < 5 else ANSWER
-        handler.begin_stream()
-        for event in (delta(text), delta(None, "stop"), usage(length, 20), b"[DONE]"):
-            handler.send_event(event)
+        streams(delta(text), delta(None, "stop"), usage(length, 20), b"[DONE]")(handler, body)
 
     card = {"id": "qunwang13/vrthinker", "owned_by": "someone", "max_model_len": 6000}
     with serving(reply, cards=(card,)) as server:
@@ -294,18 +351,16 @@ def test_a_branch_lets_the_same_frames_leave_as_its_origin(pair: VideoPair, tmp_
         origin = load(trace)
         lengths = {len(turn.in_view) for turn in origin.turns}
         assert len(lengths) < len(origin.turns) == 5, "some have left"
-        for turn in range(2, 6):
-            events = list(judge_branch(plan_branch(origin, turn), pair, backend))
-            ended = [event.turn for event in events if isinstance(event, TurnEnded)]
+        for turn in (2, 5):
+            branch = judge_branch(plan_branch(origin, turn), pair, backend)
+            ended = [event.turn for event in branch if isinstance(event, TurnEnded)]
             assert [each.in_view for each in ended] == [each.in_view for each in origin.turns]
 
 
 def test_the_tokens_of_a_conversation_are_estimated_from_what_the_server_counted() -> None:
-    with serving(cards=VLLM) as server:
-        conversation = open_judge(server).open_conversation()
+    with talking(cards=VLLM) as (_, conversation):
         assert conversation.context_length == 40_000
         assert conversation.count_tokens(opening()) == 0
-        ask(conversation, opening())
+        ask(conversation)
         assert conversation.count_tokens(opening()) == 100
-        assert conversation.count_tokens(next_turn(opening(), ANSWER, 7, 8)) > 100
-        conversation.close()
+        assert conversation.count_tokens(next_turn(opening(), 7, 8)) > 100

@@ -1,35 +1,53 @@
-"""What a served judge is sent, and what is left out where its server refuses it."""
+"""What a served judge is sent: each picture once, and no field that its server refuses."""
 
 from __future__ import annotations
 
+import base64
+import io
+from functools import reduce
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from PIL import Image as Picture
 
 from tests.backends.server.support import (
     GENERAL,
     VLLM,
     ask,
     asked,
+    carried,
     failure_of,
+    next_turn,
     open_judge,
     opening,
     parts,
     shown,
+    talking,
 )
+from tests.support.blank_frames import frame
+from tests.support.drawn_pairs import drawn_pairs
 from tests.support.faulty_server import ANSWER, Handler, refuses, says, serving
+from tests.support.served_models import transformers_serving
+from tests.support.slow import slow
 from vrthinker_core import Settings, VideoPair, judge
-from vrthinker_core.errors import BackendRefused, ContextFull
+from vrthinker_core.backends import Backend
+from vrthinker_core.backends.judge_name import parse_judge
+from vrthinker_core.backends.pictures import PictureCache
+from vrthinker_core.backends.server_backend import ServerBackend
+from vrthinker_core.errors import ContextFull
 from vrthinker_core.protocols.base import prompt_text
+from vrthinker_core.types import FrameRef, Side, Verdict
+from vrthinker_core.types.events import add_event
 from vrthinker_core.types.messages import Message, Sampling, Text, Video
 
+LEAST = {"model", "messages", "stream", "max_tokens"}
 
-def sent_to(cards: Any, model: str = "", system: str = "paired_system") -> dict[str, Any]:
-    with serving(cards=cards) as server:
-        conversation = open_judge(server, model).open_conversation()
-        ask(conversation, opening(system=prompt_text(system)), Sampling(300, 0.5, 7))
-        conversation.close()
-        return server.bodies[0]
+
+def sent_to(cards: Any, system: str = "paired_system") -> dict[str, Any]:
+    messages = opening(system=prompt_text(system))
+    return asked(cards=cards, messages=messages, sampling=Sampling(300, 0.5, 7))[1][0]
 
 
 def test_a_request_holds_the_sampling_and_keeps_control_tokens() -> None:
@@ -39,8 +57,7 @@ def test_a_request_holds_the_sampling_and_keeps_control_tokens() -> None:
     assert body["skip_special_tokens"] is body["spaces_between_special_tokens"] is False
     assert body["stream_options"]["include_usage"]
     assert "tools" not in body
-    url = parts(body)[0]["image_url"]["url"]
-    assert url.startswith("data:image/png;base64,")
+    assert parts(body)[0]["image_url"]["url"].startswith("data:image/png;base64,")
 
 
 def test_a_published_checkpoint_gets_its_prompts_bare_and_others_the_rules_in_words() -> None:
@@ -49,7 +66,7 @@ def test_a_published_checkpoint_gets_its_prompts_bare_and_others_the_rules_in_wo
         ("paired_system", "frame_indices", "target_frames"),
         ("concat_system", "target_frames", "frame_indices"),
     ]:
-        told = sent_to(GENERAL, system=system)["messages"][0]["content"]
+        told = sent_to(GENERAL, system)["messages"][0]["content"]
         assert told.startswith(prompt_text(system))
         words = told.removeprefix(prompt_text(system))
         assert own in words
@@ -64,7 +81,6 @@ def test_a_published_checkpoint_gets_its_prompts_bare_and_others_the_rules_in_wo
         ({"id": "judge", "root": "qunwang13/vr-thinker"}, "", "concat"),
         ({"id": "/data/qunwang13/vr-thinker"}, "", "concat"),
         ({"id": "someone/vrthinker"}, "", None),
-        ({"id": "judge"}, "", None),
         ({"id": "judge", "owned_by": ["vllm"], "max_model_len": True}, "", None),
         ({"id": "judge"}, "?protocol=concat", "concat"),
         ({"id": "gpt-4.1-nano"}, "", None),
@@ -84,14 +100,88 @@ def test_the_protocol_follows_from_the_name_or_is_said(
 def test_a_video_item_is_a_video_for_a_trained_model_on_vllm_and_pictures_elsewhere() -> None:
     frames = shown(1, 2)
     messages = [Message("system", (Text("s"),)), Message("user", (Video(frames), Text("Which?")))]
-    kinds = []
-    for cards in (VLLM, GENERAL):
-        with serving(cards=cards) as server:
-            asked(server, messages)
-            kinds.append([part["type"] for part in parts(server.bodies[0])])
-            if cards is VLLM:
-                assert parts(server.bodies[0])[0]["video_url"]["url"].count(",") == len(frames)
-    assert kinds == [["video_url", "text"], ["image_url"] * 4 + ["text"]]
+    on_vllm, elsewhere = (
+        parts(asked(cards=cards, messages=messages)[1][0]) for cards in (VLLM, GENERAL)
+    )
+    assert [part["type"] for part in on_vllm] == ["video_url", "text"]
+    assert on_vllm[0]["video_url"]["url"].count(",") == len(frames)
+    assert [part["type"] for part in elsewhere] == ["image_url"] * 4 + ["text"]
+
+
+# -- pictures ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_later_turn_carries_only_its_new_pictures() -> None:
+    messages = opening(1, 2)
+    with talking(cards=VLLM) as (server, conversation):
+        ask(conversation, messages)
+        ask(conversation, next_turn(messages, 3))
+        ask(conversation, next_turn(next_turn(messages, 3)))
+    assert carried(server.bodies) == [4, 2, 0]
+    named = [
+        [part["uuid"] for part in parts(body) if part["type"] == "image_url"]
+        for body in server.bodies
+    ]
+    assert [len(ids) for ids in named] == [4, 6, 6]
+    assert named[1][:4] == named[0]
+    assert len(set(named[1])) == 6
+
+
+def test_forgotten_pictures_are_sent_again_and_then_not_again() -> None:
+    miss = refuses(400, "Cache miss for image at index 0 but data is not provided.")
+    with talking(says(), miss, says(), cards=VLLM) as (server, conversation):
+        ask(conversation, opening(1))
+        assert ask(conversation, next_turn(opening(1), 3)).text == ANSWER
+        ask(conversation, next_turn(next_turn(opening(1), 3)))
+    assert carried(server.bodies) == [2, 2, 4, 0]
+
+
+def test_a_server_that_knows_no_ids_gets_every_picture_each_time() -> None:
+    unknown = refuses(400, "Unknown field: uuid")
+    for cards, answers in ((GENERAL, [says()]), (VLLM, [unknown, says()])):
+        with talking(*answers, cards=cards) as (server, conversation):
+            ask(conversation, opening(1))
+            ask(conversation, next_turn(opening(1), 3))
+        assert carried(server.bodies[-2:]) == [2, 4]
+        assert not any("uuid" in part for body in server.bodies[-2:] for part in parts(body))
+
+
+def test_a_picture_is_the_frame_pixel_for_pixel_and_is_encoded_once_while_there_is_room() -> None:
+    frames = [frame(FrameRef(slot, Side.FIRST), 30, 20) for slot in range(6)]
+    size = len(PictureCache().png(frames[0]))
+    cache = PictureCache(max_bytes=3 * size + size // 2)
+    first = cache.png(frames[0])
+    pixels = np.asarray(Picture.open(io.BytesIO(base64.b64decode(first))))
+    assert (pixels.shape, pixels.tobytes()) == ((20, 30, 3), frames[0].rgb)
+    assert cache.png(frames[0]) is first
+    for each in frames[1:]:
+        cache.png(each)
+    assert cache.png(frames[0]) is not first
+    assert cache.png(frames[0]) == first
+    assert len({cache.picture_id(each) for each in frames}) == 6
+    assert PictureCache().picture_id(frames[0]) == cache.picture_id(frames[0])
+
+
+@pytest.mark.timeout(600)
+@slow
+def test_replies_are_those_of_this_process(tmp_path: Path, nano: Backend) -> None:
+    """Its parser takes every call out of a reply; here it stands in its place again."""
+    (pair,) = drawn_pairs(1, 2_000_000_100, tmp_path / "pairs", 112)
+
+    def run(backend: Backend) -> tuple[list[str], Verdict | None]:
+        trace = reduce(add_event, judge(pair, backend), None)
+        assert not trace.finished.error
+        return [turn.completion.text for turn in trace.turns], trace.finished.verdict
+
+    with transformers_serving(tmp_path) as address:
+        served = ServerBackend.open(parse_judge(f"server:{address}?protocol=paired"))
+        texts, verdict = run(served)
+    assert (texts, verdict) == run(nano)
+    assert "<tool_call>" in texts[0]
+    assert verdict.whole
+
+
+# -- fields that a server refuses ----------------------------------------------------------------------------------------
 
 
 def test_a_server_that_refuses_extra_fields_is_sent_them_once() -> None:
@@ -104,33 +194,31 @@ def test_a_server_that_refuses_extra_fields_is_sent_them_once() -> None:
         backend = open_judge(server)
         for _ in range(2):
             conversation = backend.open_conversation()
-            assert ask(conversation, opening())[1].text == ANSWER
+            assert ask(conversation).text == ANSWER
             conversation.close()
         first, second, third, fourth, *plain = server.bodies
     assert "skip_special_tokens" in first
     assert "skip_special_tokens" not in second
     assert "logprobs" in second
     assert "logprobs" not in third
-    assert fourth.keys() == {"model", "messages", "stream", "max_tokens", "temperature"}
+    assert fourth.keys() == LEAST | {"temperature"}
     assert len(plain) == 2
-    assert all(body.keys() == {"model", "messages", "stream", "max_tokens"} for body in plain)
+    assert all(body.keys() == LEAST for body in plain)
 
 
 PLACE = {"loc": ["body", "skip_special_tokens"], "msg": "Not permitted"}
 FASTAPI = {"detail": [PLACE | {"type": "extra_forbidden", "input": False}]}
-ECHO = {"detail": [PLACE | {"input": {"temperature": 0, "seed": 1}}]}
 
 
 @pytest.mark.parametrize(
     "body",
     [
-        FASTAPI,
-        ECHO,
+        {"detail": [PLACE | {"input": {"temperature": 0, "seed": 1}}]},
         {"object": "error", "message": FASTAPI, "type": "invalid_request_error"},
         {"error": {"message": "Invalid request", "param": "skip_special_tokens"}},
         {"error": "Invalid request", "fields": ["skip_special_tokens"]},
     ],
-    ids=["FastAPI", "FastAPI that repeats the request", "Mistral", "param", "beside the error"],
+    ids=["FastAPI that repeats the request", "Mistral", "param", "beside the error"],
 )
 def test_a_refused_field_is_found_wherever_the_answer_names_it_and_costs_no_other(
     body: dict[str, Any],
@@ -138,7 +226,7 @@ def test_a_refused_field_is_found_wherever_the_answer_names_it_and_costs_no_othe
     with serving(lambda handler, _: handler.send_json(422, body), says()) as server:
         backend = open_judge(server)
         conversation = backend.open_conversation()
-        assert ask(conversation, opening())[1].text == ANSWER
+        assert ask(conversation).text == ANSWER
         conversation.close()
     first, second = server.bodies
     assert first.keys() - second.keys() == {"skip_special_tokens", "spaces_between_special_tokens"}
@@ -146,42 +234,27 @@ def test_a_refused_field_is_found_wherever_the_answer_names_it_and_costs_no_othe
 
 
 @pytest.mark.parametrize("refused", ["skip_special_tokens", "seed"])
-def test_where_a_refusal_names_nothing_only_limit_and_temperature_stay(refused: str) -> None:
+def test_if_a_refusal_names_nothing_only_limit_and_temperature_stay(refused: str) -> None:
     def pick(handler: Handler, body: dict[str, Any]) -> None:
         (refuses(400, "Bad Request") if refused in body else says())(handler, body)
 
-    with serving(pick) as server:
-        backend = open_judge(server)
-        conversation = backend.open_conversation()
-        assert ask(conversation, opening())[1].text == ANSWER
-        conversation.close()
-    last = server.bodies[-1]
-    assert len(server.bodies) == 2
-    assert last.keys() == {"model", "messages", "stream", "max_tokens", "temperature"}
-    assert not any("temperature" in note for note in backend.notes)
+    completion, bodies = asked(pick)
+    assert (completion.text, len(bodies)) == (ANSWER, 2)
+    assert bodies[-1].keys() == LEAST | {"temperature"}
 
 
-def test_a_refusal_without_a_sentence_is_quoted_as_it_is() -> None:
-    detail = {"detail": [{"loc": ["body", "messages"], "msg": "Too odd"}]}
-    error, _ = failure_of(lambda handler, _: handler.send_json(422, detail))
-    assert type(error) is BackendRefused
-    assert "Too odd" in str(error)
+ROOM = {
+    "vLLM": "This model's maximum context length is 4096 tokens. However, you requested 5048 tokens (3000 in the messages, "
+    "2048 in the completion). Please reduce the length of the messages or completion.",
+    "SGLang": "Requested token count exceeds the model's maximum context length of 4096 tokens. You requested a total of 5048 tokens: "
+    "3000 tokens from the input messages and 2048 tokens for the completion.",
+}
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        "This model's maximum context length is 4096 tokens. However, you requested 5048 tokens (3000 in the messages, "
-        "2048 in the completion). Please reduce the length of the messages or completion.",
-        "Requested token count exceeds the model's maximum context length of 4096 tokens. You requested a total of 5048 tokens: "
-        "3000 tokens from the input messages and 2048 tokens for the completion.",
-    ],
-    ids=["vLLM", "SGLang"],
-)
+@pytest.mark.parametrize("said", ROOM.values(), ids=ROOM)
 def test_a_reply_that_has_too_little_room_is_asked_for_in_the_room_there_is(said: str) -> None:
-    with serving(refuses(400, said), says()) as server:
-        _, completion = asked(server, sampling=Sampling(max_new_tokens=2048))
-        assert [body["max_tokens"] for body in server.bodies] == [2048, 1096]
+    completion, bodies = asked(refuses(400, said), says(), sampling=Sampling(max_new_tokens=2048))
+    assert [body["max_tokens"] for body in bodies] == [2048, 1096]
     assert completion.text == ANSWER
 
 
@@ -191,9 +264,9 @@ def test_a_prompt_without_room_for_a_reply_is_not_sent_again_and_again(contains:
         "This model's maximum context length is 4096 tokens. However, you requested 2048 output tokens and your prompt contains "
         f"{contains} input tokens."
     )
-    with serving(refuses(400, said)) as server, pytest.raises(ContextFull):
-        asked(server, sampling=Sampling(max_new_tokens=2048))
-    assert len(server.bodies) <= 2
+    error, requests = failure_of(refuses(400, said), sampling=Sampling(max_new_tokens=2048))
+    assert type(error) is ContextFull
+    assert requests <= 2
 
 
 def test_a_run_says_that_its_server_takes_no_temperature(pair: VideoPair) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,41 +14,34 @@ import torch
 from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 
 from vrthinker_core.backends import NANO, Conversation
-from vrthinker_core.backends.base import not_cancelled
+from vrthinker_core.backends.base import GenerationRequest, not_cancelled
 from vrthinker_core.backends.checkpoint import SMALLEST_SIDE
+from vrthinker_core.backends.transformers_local import LocalConversation, TransformersBackend
 from vrthinker_core.types import Frame, FrameRef, Side
-from vrthinker_core.types.messages import Cancelled, Completion, Message, Sampling
+from vrthinker_core.types.messages import (
+    Cancelled,
+    Completion,
+    GeneratedText,
+    Image,
+    Message,
+    Sampling,
+    Text,
+    Video,
+)
 
 VOCABULARY_SIZE = json.loads((NANO / "config.json").read_text())["text_config"]["vocab_size"]
 """Tokens of the built-in judge's vocabulary; the first seven are control tokens."""
 
 SMALLEST_TEXT = {
-    "vocab_size": VOCABULARY_SIZE,
-    "hidden_size": 64,
-    "intermediate_size": 96,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 2048,
-    "tie_word_embeddings": False,
+    "vocab_size": VOCABULARY_SIZE, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 2048, "tie_word_embeddings": False,
     "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 3, 3]},
-    "bos_token_id": 0,
-    "eos_token_id": 2,
-    "pad_token_id": 0,
-}
+    "bos_token_id": 0, "eos_token_id": 2, "pad_token_id": 0,
+}  # fmt: skip
 SMALLEST_VISION = {
-    "depth": 2,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_heads": 2,
-    "out_hidden_size": 64,
-    "patch_size": 14,
-    "spatial_merge_size": 2,
-    "temporal_patch_size": 2,
-    "window_size": 56,
-    "fullatt_block_indexes": [1],
-    "tokens_per_second": 2,
-}
+    "depth": 2, "hidden_size": 32, "intermediate_size": 48, "num_heads": 2, "out_hidden_size": 64, "patch_size": 14,
+    "spatial_merge_size": 2, "temporal_patch_size": 2, "window_size": 56, "fullatt_block_indexes": [1], "tokens_per_second": 2,
+}  # fmt: skip
 
 
 def write_random_checkpoint(
@@ -113,9 +108,27 @@ def noise_frame(slot: int, width: int = 84, height: int = 56, side: Side = Side.
     )
 
 
+def user(*parts: Frame | Video | str) -> Message:
+    """A message of pictures, videos and texts."""
+    kinds = {Frame: Image, str: Text}
+    return Message("user", tuple(kinds.get(type(part), lambda same: same)(part) for part in parts))
+
+
+def system(text: str) -> Message:
+    return Message("system", (Text(text),))
+
+
+def replied(text: str, tokens: tuple[int, ...] = ()) -> Message:
+    return Message("assistant", (GeneratedText(text, tokens),))
+
+
+ASK = [system("You judge."), user(noise_frame(1), "Compare the two videos.")]
+OPENING = [user(noise_frame(3), "Video of a red cube going left on wood.")]
+
+
 def generate(
     conversation: Conversation,
-    messages: list[Message],
+    messages: Sequence[Message],
     sampling: Sampling | None = None,
     cancelled: Cancelled = not_cancelled,
 ) -> Completion:
@@ -128,3 +141,36 @@ def generate(
     assert "".join(map(str, pieces)) == last.text
     assert tuple(len(str(piece)) for piece in pieces) == last.pieces
     return last
+
+
+def same(one: Completion, other: Completion) -> bool:
+    return all(
+        getattr(one, name) == getattr(other, name)
+        for name in ("text", "stop", "tokens", "prompt_tokens", "reused_tokens")
+    )
+
+
+def asks(
+    backend: TransformersBackend,
+    prompts: Sequence[Sequence[Message]],
+    *samplings: Sampling,
+    conversations: Sequence[Conversation] = (),
+) -> list[GenerationRequest]:
+    """A request for each prompt; the last sampling is that of all other prompts."""
+    chosen = [*samplings, *samplings[-1:] * len(prompts)]
+    opened = conversations or [backend.open_conversation() for _ in prompts]
+    return list(map(GenerationRequest, opened, prompts, chosen))
+
+
+def completions(
+    backend: TransformersBackend, requests: Sequence[GenerationRequest]
+) -> list[Completion]:
+    """The replies of one batch."""
+    ends = {n: item for n, item in backend.stream_batch(requests) if isinstance(item, Completion)}
+    return [ends[n] for n in range(len(requests))]
+
+
+def conversation_with(
+    backend: TransformersBackend, steps_per_sync: int, **changed: Any
+) -> LocalConversation:
+    return LocalConversation(replace(backend.loaded, steps_per_sync=steps_per_sync, **changed))

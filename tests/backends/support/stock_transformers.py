@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -30,29 +31,16 @@ class StockModel:
 
         A reply whose tokens are known is left out of the text and inserted as tokens.
         """
-        chat = [
-            {"role": m.role, "content": [_template_part(part) for part in m.parts]}
-            for m in messages
-        ]
+        chat = [{"role": m.role, "content": [*map(_template_part, m.parts)]} for m in messages]
         text = self.tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
-        replies = [
-            list(p.tokens)
-            for m in messages
-            for p in m.parts
-            if isinstance(p, GeneratedText) and p.tokens
-        ]
+        parts = [part for message in messages for part in message.parts]
+        replies = [list(p.tokens) for p in parts if isinstance(p, GeneratedText) and p.tokens]
         ids = []
-        for text_before, reply in zip(text.split(REPLY_PLACEHOLDER), [*replies, []], strict=True):
-            ids += [*self.tokenizer.encode(text_before, add_special_tokens=False), *reply]
-        counts = iter(
-            [
-                int(np.prod(grid)) // self.processor.merge_size**2
-                for _, _, grid in self._vision_inputs(messages)
-            ]
-        )
-        return [
-            i for token in ids for i in ([token] * next(counts) if token in (5, 6) else [token])
-        ]
+        for before, reply in zip(text.split(REPLY_PLACEHOLDER), [*replies, []], strict=True):
+            ids += [*self.tokenizer.encode(before, add_special_tokens=False), *reply]
+        grids = [grid for _, _, grid in self._vision_inputs(messages)]
+        counts = iter([math.prod(grid) // self.processor.merge_size**2 for grid in grids])
+        return [i for token in ids for i in [token] * (next(counts) if token in (5, 6) else 1)]
 
     def inputs(self, messages: Sequence[Message], ids: Sequence[int]) -> dict[str, torch.Tensor]:
         """The arguments of stock `forward` for `ids`, which start with the prompt of `messages`."""
@@ -62,29 +50,21 @@ class StockModel:
             "attention_mask": torch.ones_like(tokens),
             "mm_token_type_ids": (tokens == 5).int() + 2 * (tokens == 6).int(),
         }
-        for kind, pixels, grid in (
-            ("image", "pixel_values", "image_grid_thw"),
-            ("video", "pixel_values_videos", "video_grid_thw"),
-        ):
-            of_kind = [
-                (patches, shape)
-                for which, patches, shape in self._vision_inputs(messages)
-                if which == kind
-            ]
+        found = self._vision_inputs(messages)
+        for kind, suffix in (("image", ""), ("video", "_videos")):
+            of_kind = [(patches, grid) for which, patches, grid in found if which == kind]
             if of_kind:
-                arguments[pixels] = torch.from_numpy(
-                    np.concatenate([patches for patches, _ in of_kind])
-                )
-                arguments[grid] = torch.tensor([shape for _, shape in of_kind])
+                pixels, grids = zip(*of_kind, strict=True)
+                arguments[f"pixel_values{suffix}"] = torch.from_numpy(np.concatenate(pixels))
+                arguments[f"{kind}_grid_thw"] = torch.tensor(grids)
         return arguments
 
     @torch.inference_mode()
     def logits(self, messages: Sequence[Message]) -> torch.Tensor:
         """Logits after the whole prompt, (vocabulary,), in one forward without a cache."""
         self.model.model.rope_deltas = None
-        return self.model(
-            **self.inputs(messages, self.prompt_ids(messages)), use_cache=False
-        ).logits[0, -1]
+        inputs = self.inputs(messages, self.prompt_ids(messages))
+        return self.model(**inputs, use_cache=False).logits[0, -1]
 
     def generate(
         self, messages: Sequence[Message], count: int, reply: Sequence[int] = ()
@@ -103,14 +83,11 @@ class StockModel:
         found = []
         for part in (part for message in messages for part in message.parts):
             if isinstance(part, Image):
-                processed = self.processor(images=[_pil(part.frame)], return_tensors="np")
-                found.append(
-                    (
-                        "image",
-                        processed["pixel_values"],
-                        tuple(int(n) for n in processed["image_grid_thw"][0]),
-                    )
-                )
+                frame = part.frame
+                picture = PilImage.frombytes("RGB", (frame.width, frame.height), frame.rgb)
+                processed = self.processor(images=[picture], return_tensors="np")
+                grid = tuple(processed["image_grid_thw"][0].tolist())
+                found.append(("image", processed["pixel_values"], grid))
             elif isinstance(part, Video):
                 found.append(("video", *self._video_patches(part.frames)))
         return found
@@ -118,36 +95,20 @@ class StockModel:
     def _video_patches(self, frames: Sequence[Frame]) -> tuple[np.ndarray, tuple[int, int, int]]:
         """A video's patches straight from its pixels, in merge order, and their grid: (times, rows, columns) of 2 x 14 x 14."""
         even = [*frames, *frames[-1:]] if len(frames) % 2 else list(frames)
-        video = (
-            np.stack(
-                [np.frombuffer(f.rgb, np.uint8).reshape(f.height, f.width, 3) for f in even]
-            ).astype(np.float32)
-            / 255
+        pixels = [np.frombuffer(f.rgb, np.uint8).reshape(f.height, f.width, 3) for f in even]
+        mean, std = (
+            np.array(each, np.float32)
+            for each in (self.processor.image_mean, self.processor.image_std)
         )
-        video = (video - np.array(self.processor.image_mean, np.float32)) / np.array(
-            self.processor.image_std, np.float32
-        )
-        times, height, width = len(even) // 2, frames[0].height // 14, frames[0].width // 14
-        patches = video.transpose(0, 3, 1, 2).reshape(
-            times, 2, 3, height // 2, 2, 14, width // 2, 2, 14
-        )
-        return patches.transpose(0, 3, 6, 4, 7, 2, 1, 5, 8).reshape(times * height * width, -1), (
-            times,
-            height,
-            width,
-        )
+        video = (np.stack(pixels).astype(np.float32) / 255 - mean) / std
+        times, rows, columns = len(even) // 2, frames[0].height // 14, frames[0].width // 14
+        shape = (times, 2, 3, rows // 2, 2, 14, columns // 2, 2, 14)
+        patches = video.transpose(0, 3, 1, 2).reshape(shape).transpose(0, 3, 6, 4, 7, 2, 1, 5, 8)
+        return patches.reshape(times * rows * columns, -1), (times, rows, columns)
 
 
 def _template_part(part: Part) -> dict[str, str]:
-    if isinstance(part, Image):
-        return {"type": "image"}
-    if isinstance(part, Video):
-        return {"type": "video"}
-    return {
-        "type": "text",
-        "text": REPLY_PLACEHOLDER if isinstance(part, GeneratedText) and part.tokens else part.text,
-    }
-
-
-def _pil(frame: Frame) -> PilImage.Image:
-    return PilImage.frombytes("RGB", (frame.width, frame.height), frame.rgb)
+    if isinstance(part, Image | Video):
+        return {"type": type(part).__name__.lower()}
+    known = isinstance(part, GeneratedText) and part.tokens
+    return {"type": "text", "text": REPLY_PLACEHOLDER if known else part.text}

@@ -48,40 +48,28 @@ def refusal(tmp_path: Path, content: bytes) -> str:
     return sentence
 
 
+WHOLE = len(json.dumps({"a": entry()}))
 HEADERS: dict[str, bytes] = {
     "no bytes": b"",
-    "7 bytes": bytes(7),
     "8 zero bytes": bytes(8),
     "1000 zero bytes": bytes(1000),
-    "1000 bytes of 0xff": b"\xff" * 1000,
-    "text": b"version https://git-lfs.github.com/spec/v1\n" * 3,
     "a pickle": b"\x80\x04." + bytes(100),
     "a zip archive": b"PK\x03\x04" + bytes(100),
     "header length 0": file_of({"a": entry()}, length=0),
-    "header length 1": file_of({"a": entry()}, length=1),
-    "header length one too small": file_of(
-        {"a": entry()}, length=len(json.dumps({"a": entry()})) - 1
-    ),
-    "header length one too large": file_of(
-        {"a": entry()}, length=len(json.dumps({"a": entry()})) + 1
-    ),
+    "header length one too small": file_of({"a": entry()}, length=WHOLE - 1),
+    "header length one too large": file_of({"a": entry()}, length=WHOLE + 1),
     "header longer than the file": file_of({"a": entry()}, length=99_999_999),
     "header beyond the limit": file_of({"a": entry()}, length=100_000_001),
-    "header length 2^63": file_of({"a": entry()}, length=2**63),
     "header length 2^64 - 1": file_of({"a": entry()}, length=2**64 - 1),
     "not UTF-8": file_of(b'{"\xff\xfe": 1}'),
-    "half a surrogate pair": file_of(
-        b'{"\\ud800": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}'
-    ),
+    "half a surrogate pair": file_of(json.dumps({"\ud800": entry()}).encode()),
     "not JSON": file_of(b"{a: 1}"),
     "JSON and more": file_of(json.dumps({"a": entry()}).encode() + b"more"),
     "a list": file_of([]),
-    "a string": file_of(b'"a"'),
     "null": file_of(b"null"),
     "deeply nested lists": file_of(b"[" * DEEP + b"]" * DEEP),
     "deeply nested objects": file_of(b'{"a":' * DEEP + b"1" + b"}" * DEEP),
     "nesting that is never closed": file_of(b'{"a":' * DEEP),
-    "a deeply nested shape": file_of(b'{"a": {"shape": ' + b"[" * DEEP + b"]" * DEEP + b"}}"),
     "a deeply nested unknown field": file_of(b'{"a": {"x": ' + b"[" * DEEP + b"]" * DEEP + b"}}"),
     "a deeply nested __metadata__": file_of(
         b'{"__metadata__": {"a": ' + b"[" * DEEP + b"]" * DEEP + b"}}"
@@ -105,11 +93,9 @@ HEADERS: dict[str, bytes] = {
     "negative offsets": file_of({"a": entry(data_offsets=[-8, 0])}),
     "offsets in reverse": file_of({"a": entry(data_offsets=[8, 0])}),
     "fractional offsets": file_of({"a": entry(data_offsets=[0.0, 8.0])}),
-    "three offsets": file_of({"a": entry(data_offsets=[0, 4, 8])}),
     "tensors that overlap": file_of({"a": entry(), "b": entry(data_offsets=[4, 12])}, data=12),
     "two tensors in one place": file_of({"a": entry(), "b": entry()}),
     "a hole between tensors": file_of({"a": entry(), "b": entry(data_offsets=[16, 24])}, data=24),
-    "a hole before the first tensor": file_of({"a": entry(data_offsets=[8, 16])}, data=16),
     "offsets beyond 64 bits": file_of({"a": entry(data_offsets=[0, 2**70])}),
 }
 
@@ -129,35 +115,24 @@ def test_unsound_header_is_refused(tmp_path: Path, content: bytes) -> None:
         ({"__metadata__": {"format": "pt"}}, 8, 0),
         ({"a": entry(), "__metadata__": {"m": '"data_offsets": [0, 99]'}}, 7, 8),
     ],
-    ids=[
-        "no data",
-        "short",
-        "long",
-        "two tensors",
-        "data of no tensor",
-        "offsets quoted in metadata",
-    ],
+    ids=["no data", "short", "long", "two tensors", "no tensor", "offsets in metadata"],
 )
 def test_wrong_length_is_named_with_the_right_one(
     tmp_path: Path, header: Entry, data: int, expected: int
 ) -> None:
     content = file_of(header, data)
     should_be = len(content) - data + expected
-    assert (
-        f"it should be {should_be:,} bytes long and is {len(content):,}. Fetch it again."
-        in refusal(tmp_path, content)
-    )
+    told = f"it should be {should_be:,} bytes long and is {len(content):,}. Fetch it again."
+    assert told in refusal(tmp_path, content)
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["two\nlines", "\x1b[31m", "a\0b", "a" * 5_000_000],
-    ids=["newline", "escape", "NUL", "long"],
-)
+NAMES = {"newline": "two\nlines", "escape": "\x1b[31m", "NUL": "a\0b", "long": "a" * 5_000_000}
+
+
+@pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
 def test_tensor_name_that_cannot_stand_in_a_sentence_is_refused(tmp_path: Path, name: str) -> None:
-    assert "the name of a tensor is too long or cannot be printed" in refusal(
-        tmp_path, file_of({name: entry()})
-    )
+    sentence = refusal(tmp_path, file_of({name: entry()}))
+    assert "the name of a tensor is too long or cannot be printed" in sentence
 
 
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
@@ -176,12 +151,9 @@ def test_sound_headers_give_their_shapes(tmp_path: Path) -> None:
         "one": entry(shape=[], data_offsets=[8, 12]),
         "none": entry(shape=[0, 7], data_offsets=[12, 12]),
     }
-    path.write_bytes(file_of(header, 12))
-    assert tensor_shapes(path) == {"half": (2, 2), "one": (), "none": (0, 7)}
-    path.write_bytes(file_of(json.dumps(header).encode() + b"     ", 12))
-    assert tensor_shapes(path) == {"half": (2, 2), "one": (), "none": (0, 7)}, (
-        "headers are padded with spaces"
-    )
+    for padded in (header, json.dumps(header).encode() + b"     "):
+        path.write_bytes(file_of(padded, 12))
+        assert tensor_shapes(path) == {"half": (2, 2), "one": (), "none": (0, 7)}
 
 
 def test_random_damage_to_a_header_never_crashes(tmp_path: Path) -> None:
@@ -208,8 +180,4 @@ def test_folder_in_the_place_of_weights_is_no_weights(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "qwen2_5_vl"}')
     (tmp_path / "model.safetensors").mkdir()
     with pytest.raises(CheckpointError, match="has no weights"):
-        check_files(tmp_path)
-    (tmp_path / "model.safetensors").rmdir()
-    (tmp_path / "model.safetensors").write_bytes(HEADERS["deeply nested objects"])
-    with pytest.raises(CheckpointError, match="its safetensors header cannot be read"):
         check_files(tmp_path)
