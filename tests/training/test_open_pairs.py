@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -162,6 +163,12 @@ def test_drawn_pairs_are_named_by_their_seed() -> None:
     assert (opened.drawn(3), opened.protocol(3)) == (DrawnPairSet(12).drawn(3), "paired")
     with pytest.raises(BadInput, match="no seed"):
         open_pairs("drawn:x", PAIRED)
+
+
+def test_rows_take_datasets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(BadInput, match="pip install"):
+        read_pairs(write_rows(tmp_path, published_rl()))
 
 
 def test_missing_videos_are_named_with_their_number(tmp_path: Path) -> None:

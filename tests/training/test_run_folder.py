@@ -9,6 +9,7 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -165,7 +166,7 @@ def test_the_result_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
         assert folder.state.done
 
 
-def test_a_sitting_without_a_limit_is_over_only_when_somebody_says_so() -> None:
+def test_a_sitting_is_over_when_somebody_says_so_or_its_share_of_time_is_up() -> None:
     asked: list[bool] = []
     budget = TimeBudget(lambda: bool(asked))
     assert budget.deadline is None
@@ -173,19 +174,13 @@ def test_a_sitting_without_a_limit_is_over_only_when_somebody_says_so() -> None:
     asked.append(True)
     assert budget.over
     assert budget.part(0.5).over
-
-
-def test_a_part_has_its_share_of_what_is_left() -> None:
     deadline = TimeBudget(deadline=time.monotonic() + 600).part(0.25).deadline
     assert 100 < deadline - time.monotonic() <= 150
     assert TimeBudget(deadline=time.monotonic()).over
     assert TimeBudget(deadline=time.monotonic()).part(0.5).over
 
 
-PRESETS: tuple[PresetName, ...] = ("nano", "7b")
-
-
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", get_args(PresetName))
 def test_what_is_written_is_read_back_exactly(name: PresetName, tmp_path: Path) -> None:
     config = changed_config(preset_config(name), ["settings.window=all", "grpo.clip=0.3", "seed=7"])
     (tmp_path / CONFIG_FILE).write_text(config_json(config), "utf-8")

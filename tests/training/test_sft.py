@@ -41,10 +41,6 @@ CONFIG = replace(preset_config("nano"), checkpoint_minutes=0.0)
 SELDOM = preset_config("nano")  # Saves no checkpoint in the time of these trainings
 
 
-class Stopped(Exception):
-    """Ends a training in the middle: whatever is on the disk then is all there is afterwards."""
-
-
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return random_judge(tmp_path_factory.mktemp("tiny"))
@@ -83,7 +79,7 @@ def example_rows(judge: Path) -> Rows:
 def stop_at(step: int) -> Any:
     def report(pace: StepMetrics) -> None:
         if pace.step == step:
-            raise Stopped
+            raise KeyboardInterrupt
 
     return report
 
@@ -163,7 +159,7 @@ def test_a_training_ended_by_sigkill_goes_on_from_its_last_whole_checkpoint_to_t
 def test_a_cut_checkpoint_is_never_gone_on_with(
     tiny: Path, rows: Rows, trained: Trained, tmp_path: Path
 ) -> None:
-    with pytest.raises(Stopped):
+    with pytest.raises(KeyboardInterrupt):
         train_sft(rows, tiny, SFT, CONFIG, tmp_path, stop_at(4))
     whole = sorted((tmp_path / "trainer").glob("checkpoint-*"))
     assert [path.name for path in whole] == ["checkpoint-2", "checkpoint-3"]
@@ -243,7 +239,7 @@ def test_threads_are_as_asked_for(
 
 
 def test_another_training_is_not_gone_on_with(tiny: Path, rows: Rows, tmp_path: Path) -> None:
-    with pytest.raises(Stopped):
+    with pytest.raises(KeyboardInterrupt):
         train_sft(rows, tiny, SFT, CONFIG, tmp_path, stop_at(2))
     said = f"The checkpoints in {tmp_path} are .* name a new folder with --out"
     with pytest.raises(BadInput, match=said):
