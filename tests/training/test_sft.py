@@ -183,17 +183,16 @@ def test_how_rows_are_divided_into_passes_changes_no_step(tiny: Path, tmp_path: 
     rows = played_rows(tiny, *((look(3), look(9), look(1, 2))[:count] for count in range(4)))
     assert len({sum(label != IGNORED for label in row.labels) for row in rows}) == len(rows)
     before, found = weights(tiny), []
-    for batch in (4, 2, 1):
+    for batch in (4, 1):
         paces: list[StepMetrics] = []
         once = SftConfig(OptimizerConfig(1e-4, 0.0), batch, 4 // batch, epochs=1, bf16=False)
         made = train_sft(rows, tiny, once, preset_config("7b"), tmp_path / str(batch), paces.append)
         step = [(value - before[name]).flatten() for name, value in weights(made).items()]
         found.append((losses(paces), torch.cat(step)))
-    (loss, step), *divided = found
-    for other_loss, other in divided:
-        assert other_loss == pytest.approx(loss, rel=1e-4)
-        # AdamW makes a whole step of the smallest gradient, whichever sign rounding gave it
-        assert float((other - step).norm() / step.norm()) < 0.1
+    (loss, step), (other_loss, other) = found
+    assert other_loss == pytest.approx(loss, rel=1e-4)
+    # AdamW makes a whole step of the smallest gradient, whichever sign rounding gave it
+    assert float((other - step).norm() / step.norm()) < 0.1
 
 
 class LostRequest(OSError):

@@ -39,7 +39,7 @@ def nano() -> Iterator[TransformersBackend]:
 
 @pytest.fixture(scope="module")
 def rollouts(nano: Nano) -> list[Rollout]:
-    return list(play(map(labelled, range(2_000_000_000, 2_000_000_003)), nano, Settings()))
+    return list(play(map(labelled, range(2_000_000_000, 2_000_000_002)), nano, Settings()))
 
 
 def test_the_built_in_judge_is_right_on_its_own_world(rollouts: list[Rollout]) -> None:
@@ -57,9 +57,7 @@ def test_sampled_tokens_are_learnt(rollouts: list[Rollout], nano: Nano) -> None:
 
 
 def test_what_a_redirect_put_there_is_not_learnt(nano: Nano) -> None:
-    pairs = map(labelled, range(2_000_000_000, 2_000_000_020))
-    played = play(pairs, nano, Settings(max_turns=1))
-    rollout = next(each for each in played if each.run.turns[0].completion.redirected)
+    (rollout,) = play([labelled(2_000_000_000)], nano, Settings(max_turns=1))
     completion, tokenizer = rollout.run.turns[0].completion, nano.loaded.tokenizer
     start, end = completion.redirected or (0, 0)
     assert "<Answer>" in tokenizer.decode(list(completion.tokens[start:end]))

@@ -34,9 +34,9 @@ from vrthinker_core.training.teacher import TeacherJob, run_teacher
 from vrthinker_core.ui.runs_tab import TraceFiles
 
 FEW = (
-    "settings.max_turns=1 cold_start.traces=2 cold_start.sft.epochs=1 cold_start.sft.batch=2 "
-    "rejection.pairs=4 rejection.samples=2 rejection.sft.epochs=1 rejection.sft.batch=2 "
-    "grpo.pairs=1 grpo.samples=2 grpo.steps=1 grpo.trl.tokens=64 gates.pairs=1 gates.samples=2 gates.headroom=0"
+    "settings.max_turns=1 cold_start.traces=1 cold_start.sft.epochs=1 cold_start.sft.batch=2 "
+    "rejection.pairs=4 rejection.samples=1 rejection.sft.epochs=1 rejection.sft.batch=2 "
+    "grpo.pairs=1 grpo.samples=2 grpo.steps=1 grpo.trl.tokens=64 gates.pairs=1 gates.samples=1 gates.headroom=0"
 )
 PACKAGE = Path(vrthinker_core.__file__).parent
 LAUNCH_LINES = re.findall(
