@@ -34,9 +34,9 @@ from vrthinker_core.training.teacher import TeacherJob, run_teacher
 from vrthinker_core.ui.runs_tab import TraceFiles
 
 FEW = (
-    "settings.max_turns=1 cold_start.traces=1 cold_start.sft.epochs=1 cold_start.sft.batch=2 "
-    "rejection.pairs=4 rejection.samples=1 rejection.sft.epochs=1 rejection.sft.batch=2 "
-    "grpo.pairs=1 grpo.samples=2 grpo.steps=1 grpo.trl.tokens=64 gates.pairs=1 gates.samples=1 gates.headroom=0"
+    "settings.max_turns=1 cold_start.traces=2 cold_start.sft.epochs=1 cold_start.sft.batch=2 "
+    "rejection.pairs=4 rejection.samples=2 rejection.sft.epochs=1 rejection.sft.batch=2 "
+    "grpo.pairs=1 grpo.samples=2 grpo.steps=1 grpo.trl.tokens=64 gates.pairs=1 gates.samples=2 gates.headroom=0"
 )
 PACKAGE = Path(vrthinker_core.__file__).parent
 LAUNCH_LINES = re.findall(
@@ -209,11 +209,12 @@ def test_an_estimate_needs_neither_model_nor_data() -> None:
 @pytest.mark.parametrize(("minutes", "left"), [(None, "1 min"), (0.0, "0 s")])
 def test_the_line_has_rate_time_left_and_reward(minutes: float | None, left: str) -> None:
     pace = StepPace(minutes)
-    first = pace.count(StepMetrics("grpo", 11, 10.0, 0.1), 20)  # ten were done before this start
-    assert first == "grpo: 11 of 20", "no rate is made up from what came at once"
+    pace.count(StepMetrics("grpo", 11, 10.0, 0.1), 20)  # ten were done before this start
     pace.starts["grpo"] = (10, time.monotonic() - 20)
     line = pace.count(StepMetrics("grpo", 12, 10.0, 0.1, reward_total=1.5), 20)
     assert line.startswith("grpo: 12 of 20, 10.0 s each, ")
     assert line.endswith(f"{left} left, reward 1.50")
     line = pace.count(StepMetrics("rejection", 1, 1.0, 0.1), 5)
-    assert line.startswith("rejection: 1 of 5")
+    assert line.startswith("rejection: 1 of 5, ")
+    first = pace.count(StepMetrics("samples", 1, 0.0, 0.0), 10)
+    assert first == "samples: 1 of 10", "no rate is made up from what came at once"
