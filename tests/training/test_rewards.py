@@ -165,6 +165,9 @@ def test_half_a_line_is_cut_off_and_a_step_made_again_counts_once(tmp_path: Path
     lines = [json.loads(line) for line in file.read_bytes().splitlines()]
     assert [line["step"] for line in lines] == [1, 2, 3, 4]
     assert [each.loss for each in read_metrics(tmp_path / "run")] == [0.25, 9.0, 9.0, 9.0]
+    with file.open("a") as earlier:  # An earlier version left a step twice
+        earlier.write(json.dumps(lines[-1] | {"loss": 2.0}) + "\n")
+    assert [each.loss for each in read_metrics(tmp_path / "run")] == [0.25, 9.0, 9.0, 2.0]
 
 
 @pytest.mark.parametrize("line", [b"[]\n", b"{}\n", b"no json\n"])
