@@ -39,8 +39,8 @@ LINES = [
     for line in body.replace("\\\n", "").splitlines()
 ]
 OTHERS = {
-    "accelerate": "training/stages/test_train_command.py",
-    "trl": "training/stages/test_grpo.py",
+    "accelerate": "training/test_train_command.py",
+    "trl": "training/test_grpo.py",
     "hf": "project/test_space.py",
     "vllm": "backends/server/test_vllm.py",
     "llama-server": "backends/server/test_local.py",

@@ -1,13 +1,23 @@
-"""The paper's reward: each part by its own law."""
+"""The paper's reward, each part by its own law, and the record of training: a line a step that outlives the process."""
 
 from __future__ import annotations
 
+import json
+import sys
+from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given, strategies as st
 
+from tests.support.drawn_rollouts import look as paired_look
+from tests.training.test_token_rows import ANSWER, labelled
+from vrthinker_core import ScriptedBackend
+from vrthinker_core.errors import BadInput
 from vrthinker_core.protocols import make_protocol
+from vrthinker_core.training.metrics import METRICS, MetricsWriter, StepMetrics, read_metrics
 from vrthinker_core.training.rewards import (
     RewardWeights,
     accuracy,
@@ -17,7 +27,9 @@ from vrthinker_core.training.rewards import (
     group_rewards,
     malformation,
 )
+from vrthinker_core.training.rollouts import play
 from vrthinker_core.types import (
+    Dimension,
     FrameRef,
     Preference,
     Run,
@@ -70,29 +82,14 @@ def test_a_right_rollout_that_looked_has_the_parts_of_the_paper() -> None:
     assert reward.total == pytest.approx(2.2)
 
 
-def test_half_the_accuracy_is_the_overall_label() -> None:
-    assert accuracy(PROTOCOL.parse(answer(ONLY_OVERALL_WRONG)).verdict, TRUTH) == 0.5
-    one_wrong = PROTOCOL.parse(answer("TA=2, MQ=0, VQ=2, OA=2")).verdict
-    assert accuracy(one_wrong, TRUTH) == pytest.approx(0.5 + 0.5 * 2 / 3)
-
-
 @given(verdicts, verdicts)
-def test_accuracy_is_a_share_and_one_only_where_every_known_label_is_right(
-    given_labels: Verdict, truth: Verdict
-) -> None:
-    value = accuracy(given_labels, truth)
-    if not truth.labels:
-        assert value is None
-        return
-    assert 0 <= value <= 1
-    assert (value == pytest.approx(1)) == all(
-        dict(given_labels)[each] is label for each, label in truth if label is not None
-    )
-
-
-def test_no_answer_is_wrong_and_an_unknown_pair_has_no_accuracy() -> None:
+def test_half_of_the_accuracy_is_the_overall_label(said: Verdict, truth: Verdict) -> None:
+    right = {each: dict(said)[each] is label for each, label in truth if label is not None}
+    overall = right.pop(Dimension.OA, None)
+    others = sum(right.values()) / len(right) if right else None
+    parts = [part for part in (overall, others) if part is not None]
+    assert accuracy(said, truth) == (pytest.approx(sum(parts) / len(parts)) if parts else None)
     assert accuracy(None, TRUTH) == 0.0
-    assert accuracy(TRUTH, Verdict()) is None
     assert group_rewards([run_of(answer(RIGHT))], Verdict())[0].total is None
 
 
@@ -147,3 +144,86 @@ def test_looking_earns_only_where_the_group_looks_too_seldom(looking: int, bonus
     rewards = group_rewards(runs, TRUTH)
     assert [reward.exploration for reward in rewards[:looking]] == pytest.approx([bonus] * looking)
     assert all(reward.exploration == 0 for reward in rewards[looking:])
+
+
+TIES = Verdict(*[Preference.TIE] * 4)
+STEP = StepMetrics("grpo", 1, 2.5, 0.25, right={"TA": 0.5}, entropy=0.1)
+
+
+def test_half_a_line_is_cut_off_and_a_step_made_again_counts_once(tmp_path: Path) -> None:
+    steps = [replace(STEP, step=step, kl=step / 7) for step in (1, 2, 3)]
+    with MetricsWriter(tmp_path / "run") as writer:
+        for step in steps:
+            writer.write(step)
+    file = tmp_path / "run" / METRICS
+    file.write_bytes(file.read_bytes() + b'{"stage": "gr')
+    assert read_metrics(tmp_path / "run") == steps
+    with MetricsWriter(tmp_path / "run") as writer:
+        assert len(file.read_bytes().splitlines()) == 3, "nothing is lost before it is made again"
+        for number in (2, 3, 4):
+            writer.write(replace(STEP, step=number, loss=9.0))
+    lines = [json.loads(line) for line in file.read_bytes().splitlines()]
+    assert [line["step"] for line in lines] == [1, 2, 3, 4]
+    assert [each.loss for each in read_metrics(tmp_path / "run")] == [0.25, 9.0, 9.0, 9.0]
+    with file.open("a") as earlier:  # An earlier version left a step twice
+        earlier.write(json.dumps(lines[-1] | {"loss": 2.0}) + "\n")
+    assert [each.loss for each in read_metrics(tmp_path / "run")] == [0.25, 9.0, 9.0, 2.0]
+
+
+@pytest.mark.parametrize("line", [b"[]\n", b"{}\n", b"no json\n"])
+def test_a_file_of_something_else_is_named(tmp_path: Path, line: bytes) -> None:
+    (tmp_path / METRICS).write_bytes(line)
+    with pytest.raises(BadInput, match="no record of a training step"):
+        read_metrics(tmp_path)
+
+
+def test_the_figures_of_rollouts_are_those_of_their_runs() -> None:
+    pair = labelled(7)
+    judge = ScriptedBackend([paired_look(1), paired_look(2, 3), ANSWER], protocol="paired")
+    rollouts = list(play([pair], judge, Settings(), samples=2))
+    rewards = group_rewards([rollout.run for rollout in rollouts], pair.truth)
+    step = STEP.with_rollouts(list(zip(rollouts, rewards, strict=True)), RewardWeights())
+    assert (step.calls, step.frames) == (2, 8 + 2 + 4)
+    assert step.right == {name: float(label == 0) for name, label in pair.truth.labels.items()}
+    assert step.reward_format == 1
+    assert step.reward_accuracy == rewards[0].accuracy == step.first_accuracy
+    assert step.reward_total == rewards[0].total
+    assert step.tokens == sum(turn.completion.new_tokens or 0 for turn in rollouts[0].run.turns)
+    assert "kl" not in step.figures
+    assert step.figures["right_TA"] == step.right["TA"]
+
+
+def test_the_first_labels_are_weighed_as_the_last_ones_are() -> None:
+    pair = replace(labelled(7), truth=replace(TIES, OA=Preference.FIRST))
+    (rollout,) = play(
+        [pair], ScriptedBackend([paired_look(1), ANSWER], protocol="paired"), Settings()
+    )
+    weights = RewardWeights(overall=0.9)
+    (reward,) = group_rewards([rollout.run], pair.truth, weights)
+    step = STEP.with_rollouts([(rollout, reward)], weights)
+    assert step.reward_accuracy == step.first_accuracy == pytest.approx(0.1)
+
+
+def test_curves_need_trackio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "trackio", None)
+    with pytest.raises(BadInput, match="or train without --set trackio=true"):
+        MetricsWriter(tmp_path, "run")
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(BadInput, match="Cannot write"):
+        MetricsWriter(tmp_path / "file")
+
+
+def test_curves_keep_the_point_that_they_have_of_a_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trackio = Mock()
+    monkeypatch.setitem(sys.modules, "trackio", trackio)
+    for steps in ((1, 2), (2, 3)):  # it was killed after step 2, and goes on after step 1
+        with MetricsWriter(tmp_path / "out", "run") as writer:
+            for step in steps:
+                writer.write(replace(STEP, step=step, loss=0.5**step))
+    told = [(each.kwargs["step"], *each.args) for each in trackio.init().log.call_args_list]
+    found = [(step, figures["grpo/loss"], figures["grpo/right_TA"]) for step, figures in told]
+    assert found == [(step, 0.5**step, 0.5) for step in (1, 2, 3)]
+    assert trackio.init.call_args_list[0].kwargs["resume"] == "allow"
+    assert trackio.init().finish.call_count == 2

@@ -1,20 +1,31 @@
-"""The drawn world: labels follow from the scenes, frames depend on nothing else, faults stay in their windows."""
+"""The drawn world: labels follow from the scenes, prompts say no more, frames depend on nothing else, faults stay in windows."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import replace
-from itertools import pairwise
+from itertools import cycle, pairwise
+from pathlib import Path
 
 import cv2
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
-from numpy.typing import NDArray
+from PIL import Image
 
 from tests.training.test_video_files import difference
-from vrthinker_core.drawn.damage import DAMAGES
-from vrthinker_core.drawn.facts import COLOURS, DIRECTIONS, SceneFacts, Thing, in_order
+from vrthinker_core.drawn.damage import DAMAGES, CodecNoise, as_the_judge_sees
+from vrthinker_core.drawn.facts import (
+    COLOURS,
+    COUNT_WORDS,
+    DIRECTIONS,
+    PLACE_PROMPTS,
+    SceneFacts,
+    Thing,
+    in_order,
+    write_prompt,
+)
 from vrthinker_core.drawn.faults import (
     CLEAR,
     COARSE,
@@ -28,7 +39,18 @@ from vrthinker_core.drawn.faults import (
 from vrthinker_core.drawn.moving_scene import GO, LEAP, STAY, Scene, SceneRenderer
 from vrthinker_core.drawn.renderer import Renderer
 from vrthinker_core.drawn.solids import SHAPES
-from vrthinker_core.drawn.world import FULL, SIMPLE, DrawnPair, World, draw_pair, draw_scene
+from vrthinker_core.drawn.textures import Pixels
+from vrthinker_core.drawn.world import (
+    FULL,
+    SIMPLE,
+    DrawnPair,
+    World,
+    draw_facts,
+    draw_pair,
+    draw_scene,
+    with_wrong,
+)
+from vrthinker_core.errors import BadInput
 from vrthinker_core.training.pair_set import DrawnFrames
 from vrthinker_core.types import FrameRef, Preference, Side
 
@@ -36,11 +58,6 @@ SIZE = 112
 THINGS = replace(FULL, no_thing=0.0, worn=0.0)
 PLACES = replace(FULL, no_thing=1.0, worn=0.0)
 SEEDS = st.integers(0, 2**63)
-OTHER = {
-    Preference.TIE: Preference.TIE,
-    Preference.FIRST: Preference.SECOND,
-    Preference.SECOND: Preference.FIRST,
-}
 every_world = pytest.mark.parametrize("world", [SIMPLE, FULL], ids=["simple", "full"])
 
 
@@ -54,19 +71,6 @@ def scene_of(*of: Thing, direction: str = "right", ground: str = "sand", seed: i
         SceneFacts(in_order(*(of or (Thing("red", "ball"),))), direction, ground),
         FULL,
     )
-
-
-# -- labels ------------------------------------------------------------------------------------------------------------
-
-
-@every_world
-@settings(max_examples=40, deadline=None)
-@given(SEEDS)
-def test_labels_swap_when_the_scenes_swap(world: World, seed: int) -> None:
-    pair = draw_pair(seed, world)
-    assert pair == draw_pair(seed, world)
-    swapped = replace(pair, first=pair.second, second=pair.first).verdict
-    assert list(swapped) == [(dimension, OTHER[label]) for dimension, label in pair.verdict]
 
 
 def flaws(pair: DrawnPair, scene: Scene) -> tuple[int, bool, bool]:
@@ -101,14 +105,8 @@ def test_labels_agree_with_what_the_frames_show(seed: int) -> None:
     assert [pair.verdict.labels[name] for name in ("TA", "VQ", "MQ", "OA")] == expected
 
 
-@pytest.mark.parametrize(
-    ("world", "most_wrong", "missing", "counts"),
-    [(SIMPLE, 1, {0}, {1}), (THINGS, 3, {0, 1}, {1, 2, 3, 4})],
-    ids=["simple", "full"],
-)
-def test_every_label_both_kinds_of_tie_and_every_wrong_fact_are_drawn(
-    world: World, most_wrong: int, missing: set[int], counts: set[int]
-) -> None:
+@pytest.mark.parametrize("world", [SIMPLE, THINGS], ids=["simple", "full"])
+def test_every_label_both_kinds_of_tie_and_every_wrong_fact_are_drawn(world: World) -> None:
     pairs = [draw_pair(seed, world) for seed in range(300)]
     for name in ("TA", "VQ", "MQ"):
         counts_of = np.bincount([pair.verdict.labels[name] for pair in pairs], minlength=3)
@@ -117,14 +115,10 @@ def test_every_label_both_kinds_of_tie_and_every_wrong_fact_are_drawn(
     assert 0.1 < np.mean([pair.first.picture_fault is not None for pair in ties]) < 0.4
     facts = [(pair.wanted, scene.facts) for pair in pairs for scene in pair.scenes.values()]
     assert all(wanted.ground == shown.ground for wanted, shown in facts)
-    things = [(pair.prompt, thing) for pair in pairs for thing in pair.wanted.things]
-    assert all(f"{thing.colour} {thing.shape}" in prompt for prompt, thing in things)
-    assert {wanted.count_wrong(shown) for wanted, shown in facts} == set(range(most_wrong + 1))
-    assert {len(wanted.things) - len(shown.things) for wanted, shown in facts} == missing
-    assert {thing.count for wanted, _ in facts for thing in wanted.things} == counts
-
-
-# -- where things are --------------------------------------------------------------------------------------------------
+    wrong = {wanted.count_wrong(shown) for wanted, shown in facts}
+    assert wrong == set(range(2 if world == SIMPLE else 4))
+    counts = {thing.count for wanted, _ in facts for thing in wanted.things}
+    assert counts == ({1} if world == SIMPLE else {1, 2, 3, 4})
 
 
 def covered_by(scene: Scene, number: int, index: int) -> np.ndarray:
@@ -140,76 +134,31 @@ def covered_by(scene: Scene, number: int, index: int) -> np.ndarray:
 @pytest.mark.parametrize("direction", list(DIRECTIONS))
 def test_the_solid_moves_in_the_direction_of_its_facts(direction: str, shape: str) -> None:
     scene = scene_of(Thing("red", shape), direction=direction, ground="marble", seed=3)
-    before, after = (
-        np.mean(np.nonzero(covered_by(scene, 0, index)), axis=1)[::-1] / SIZE for index in (4, 123)
-    )
+    before, after = (np.array(scene.thing_positions(index)[0]) for index in (4, 123))
     assert (after - before) @ DIRECTIONS[direction] > 0.2
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("count", [1, 3, 4])
+@pytest.mark.parametrize(("shape", "count"), [*zip(SHAPES, cycle((1, 3, 4)), strict=False)])
 def test_a_position_is_the_middle_of_what_is_drawn(shape: str, count: int) -> None:
     scene = scene_of(Thing("red", shape, count), direction="left", seed=count)
-    for index in (20, 64, 110):
+    for index in (20, 110):
         (position,) = scene.thing_positions(index)
         y, x = np.nonzero(covered_by(scene, 0, index))
         middle = (x.mean() + 0.5) / SIZE, (y.mean() + 0.5) / SIZE
         assert position == pytest.approx(middle, abs=0.035)
 
 
-def test_two_things_move_together_one_in_front_of_the_other_and_both_mostly_to_be_seen() -> None:
-    scenes = [scene for scene in scenes_of(THINGS, 60) if len(scene.groups) == 2]
-    looks = (8, 36, 64, 92, 120)
-    shares = np.array([scene.visible_shares(index) for scene in scenes for index in looks])
-    assert (shares.min(1) >= 0.4).mean() > 0.9
-    assert (shares.min(1) < 0.95).mean() > 0.3
-    for scene in scenes:
-        places = [[scene.position(index, number) for number in (0, 1)] for index in (0, 60, 127)]
-        apart = [np.subtract(first, second) for first, second in places]
-        assert np.allclose(apart[0], apart[1])
-        assert np.allclose(apart[0], apart[2])
-        assert abs(apart[0][1]) > 0.1
-
-
-def test_visible_shares_are_those_of_the_picture() -> None:
-    scenes = [scene for scene in scenes_of(THINGS, 40) if len(scene.groups) == 2][:8]
+def test_what_is_hidden_has_no_position_and_half_is_seen_of_what_half_covers() -> None:
+    scenes = [faultless(each) for each in scenes_of(THINGS, 20) if len(each.groups) == 2]
     errors = []
     for scene in scenes:
-        clean = replace(scene, picture_fault=None, motion_fault=None)
-        far = int(clean.position(64, 0)[1] > clean.position(64, 1)[1])
-        behind, front = covered_by(clean, far, 64), covered_by(clean, 1 - far, 64)
-        errors.append((behind & ~front).sum() / behind.sum() - clean.visible_shares(64)[far])
+        far = int(scene.position(64, 0)[1] > scene.position(64, 1)[1])
+        behind, front = covered_by(scene, far, 64), covered_by(scene, 1 - far, 64)
+        errors.append((behind & ~front).sum() / behind.sum() - scene.visible_shares(64)[far])
     assert np.abs(errors).mean() < 0.12
-
-
-def test_what_is_hidden_has_no_position() -> None:
-    scene = scene_of(Thing("red", "ball"), Thing("blue", "cube", 2))
-    gone = replace(scene.groups[0], start=(3.0, 0.5))
-    positions = replace(scene, groups=(gone, scene.groups[1])).thing_positions(64)
-    assert positions[0] is None
-    assert positions[1] is not None
-
-
-def test_a_shift_of_the_picture_moves_positions_with_it() -> None:
-    scene = scene_of(Thing("red", "ball"))
-    moved = replace(scene, motion_fault=MotionFault("jumpy", range(60, 70), 0.1, 3, turn=0.0))
-    plain, shifted = (each.thing_positions(64)[0] for each in (scene, moved))
-    assert shifted == pytest.approx((plain[0] + 0.1, plain[1]))
-    before, after = (SceneRenderer(each, SIZE).frame(64) for each in (scene, moved))
-    assert np.abs(before[:, :90].astype(int) - after[:, 11:101]).mean() < 3
-
-
-# -- how things move ---------------------------------------------------------------------------------------------------
-
-
-@settings(max_examples=40, deadline=None)
-@given(
-    SEEDS, st.lists(st.integers(0, FRAMES - 1), min_size=2, max_size=12, unique=True).map(sorted)
-)
-def test_without_a_fault_every_step_goes(seed: int, indices: list[int]) -> None:
-    for scene in draw_pair(seed, FULL).scenes.values():
-        words = replace(scene, motion_fault=None).motion_words(indices)
-        assert words == (GO,) * (len(indices) - 1)
+    gone = replace(scenes[0].groups[0], start=(3.0, 0.5))
+    positions = replace(scenes[0], groups=(gone, scenes[0].groups[1])).thing_positions(64)
+    assert [position is None for position in positions] == [True, False]
 
 
 @pytest.mark.parametrize("direction", list(DIRECTIONS))
@@ -222,21 +171,6 @@ def test_faults_of_the_motion_have_their_words(direction: str, turn: float | Non
     assert frozen.motion_words((16, 48, 64, 80, 96, 112)) == (GO, STAY, STAY, LEAP, GO)
     skip = replace(scene, motion_fault=MotionFault("jumpy", range(60, 70), 0.0, 3, skip=0.3))
     assert skip.motion_words((40, 56, 64, 80, 96)) == (GO, LEAP, LEAP, GO)
-
-
-@pytest.mark.parametrize("world", [THINGS, PLACES], ids=["things", "places"])
-def test_every_fault_of_the_motion_shows_to_who_looks_closely(world: World) -> None:
-    scenes = [scene for scene in scenes_of(world, 150) if scene.motion_fault]
-    opening, coarse, close = (
-        np.mean([set(scene.motion_words(look)) != {GO} for scene in scenes])
-        for look in (OPENING_FRAMES, range(16, 113, COARSE), range(16, 113, 4))
-    )
-    assert opening < 0.65
-    assert opening + 0.1 < coarse < close
-    assert close > 0.97
-
-
-# -- faults ------------------------------------------------------------------------------------------------------------
 
 
 @every_world
@@ -252,10 +186,6 @@ def test_half_of_the_faults_lie_between_the_opening_frames(world: World) -> None
     for fault in hidden:  # A coarse look shows a hint of each
         hints = fault.window[HINT if fault.kind == "frozen" else 0 :]
         assert any(index % COARSE == 0 for index in hints)
-    if world is FULL:
-        lengths = [len(fault.window) for fault in hidden]
-        assert min(lengths) < 10 < 25 < max(lengths)
-        assert len({fault.window.start for fault in hidden}) > 40
 
 
 @pytest.mark.parametrize("kind", PICTURE_FAULTS)
@@ -272,19 +202,14 @@ def test_a_picture_fault_changes_only_the_frames_in_its_window(kind: str) -> Non
 
 
 @pytest.mark.parametrize("kind", ["jittery", "jumpy", "frozen"])
-@pytest.mark.parametrize("direction", list(DIRECTIONS))
-def test_a_motion_fault_changes_only_the_frames_in_its_window(kind: str, direction: str) -> None:
-    faultless = scene_of(direction=direction)
-    damaged = replace(faultless, motion_fault=MotionFault(kind, range(50, 60), 0.3, 8))
-    changed = [n for n in range(FRAMES) if damaged.position(n) != faultless.position(n)]
+def test_a_motion_fault_changes_only_the_frames_in_its_window(kind: str) -> None:
+    scene = scene_of(Thing("red", "cube"))
+    damaged = replace(scene, motion_fault=MotionFault(kind, range(50, 60), 0.3, 8))
+    changed = [n for n in range(FRAMES) if damaged.position(n) != scene.position(n)]
     assert changed == list(range(51 if kind == "frozen" else 50, 60))
-
-
-def test_a_frozen_solid_neither_moves_nor_rotates() -> None:
-    fault = MotionFault("frozen", range(50, 60), 0.3, 8)
-    renderer = SceneRenderer(replace(scene_of(Thing("red", "cube")), motion_fault=fault), SIZE)
-    assert np.array_equal(renderer.frame(50), renderer.frame(59))
-    assert not np.array_equal(renderer.frame(59), renderer.frame(60))
+    frames = [SceneRenderer(damaged, SIZE).frame(index) for index in (50, 59, 60)]
+    assert np.array_equal(frames[0], frames[1]) == (kind == "frozen"), "nor does it rotate"
+    assert not np.array_equal(frames[1], frames[2])
 
 
 @pytest.mark.parametrize("kind", list(DAMAGES))
@@ -309,21 +234,14 @@ def test_damage_that_fades_in_is_fainter_at_the_ends_of_its_window() -> None:
     assert {fault.state(index) for index in fault.window} == {"dark"}
 
 
-# -- frames ------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "world", [SIMPLE, replace(FULL, worn=1.0, h264=0.5, no_thing=0.4)], ids=["simple", "full"]
 )
-@pytest.mark.parametrize("supersample", [1, 2])
-def test_a_frame_does_not_depend_on_the_frames_drawn_before_it(
-    world: World, supersample: int
-) -> None:
+def test_a_frame_does_not_depend_on_the_frames_drawn_before_it(world: World) -> None:
     for pair in (draw_pair(seed, world) for seed in range(4)):
         for scene in pair.scenes.values():
             forwards, backwards = (
-                SceneRenderer(scene, SIZE, supersample, codec_noise=pair.codec_noise)
-                for _ in range(2)
+                SceneRenderer(scene, SIZE, 2, codec_noise=pair.codec_noise) for _ in range(2)
             )
             frames = {index: forwards.frame(index).tobytes() for index in (0, 64, 127)}
             assert {index: backwards.frame(index).tobytes() for index in (127, 64, 0)} == frames
@@ -344,30 +262,157 @@ def test_a_judge_is_shown_the_worn_frames_of_its_pair() -> None:
     assert Counter(len(frame.rgb) for frame in frames) == {3 * SIZE * SIZE: 3}
 
 
-def name_of(colour: NDArray[np.floating]) -> str:
-    """The name in COLOURS that comes closest."""
-    if np.ptp(colour) < 40:
-        return "white" if colour.min() > 128 else "black"
-    tints = [name for name in COLOURS if name not in ("white", "black")]
-    return max(tints, key=lambda name: COLOURS[name] @ colour / np.linalg.norm(COLOURS[name]))
+def faultless(scene: Scene) -> Scene:
+    return replace(scene, picture_fault=None, motion_fault=None)
 
 
-@pytest.mark.parametrize("colour", list(COLOURS))
-def test_the_solid_has_the_colour_of_its_facts(colour: str) -> None:
-    drawn = scene_of(Thing(colour, "cylinder"), ground="tiles")
-    (group,) = drawn.groups
-    (solid,) = group.solids
-    inverse = replace(solid, rgb=tuple(255 - level for level in solid.rgb))
-    inverted = replace(drawn, groups=(replace(group, solids=(inverse,)),))
-    picture, other = (SceneRenderer(each, SIZE).frame(64) for each in (drawn, inverted))
-    pixels = picture[(picture != other).any(-1)]
-    assert len(pixels) > 400
-    assert name_of(np.median(pixels, axis=0)) == colour
+def test_a_place_has_no_thing_and_is_the_same_in_both_videos_at_times() -> None:
+    drawn = [draw_pair(seed, PLACES) for seed in range(60)]
+    assert {pair.prompt for pair in drawn} == set(PLACE_PROMPTS)
+    assert all(pair.verdict.TA is Preference.TIE for pair in drawn)
+    assert 0.3 < np.mean([pair.first.view == pair.second.view for pair in drawn]) < 0.7
+    same = next(pair for pair in drawn if pair.first.view == pair.second.view)
+    first, second = (SceneRenderer(faultless(scene), SIZE) for scene in same.scenes.values())
+    assert np.array_equal(first.frame(40), second.frame(40))
+    assert not np.array_equal(first.frame(40), first.frame(80))
+    assert same.first.thing_positions(40) == ()
 
 
-def test_supersampling_comes_close_to_a_much_larger_picture() -> None:
-    drawn = scene_of(Thing("red", "cube"), ground="tiles")
-    large = SceneRenderer(drawn, 8 * SIZE).frame(64)
-    true = cv2.resize(large, (SIZE, SIZE), interpolation=cv2.INTER_AREA)
-    fine, plain = (SceneRenderer(drawn, SIZE, supersample=n).frame(64) for n in (4, 1))
-    assert difference(fine, true) < 0.5 * difference(plain, true)
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    for number, size in enumerate([(300, 200), (220, 260)]):
+        small = rng.integers(0, 40 + 200 * number, (12, 12, 3), np.uint8)
+        large = cv2.resize(small, size, interpolation=cv2.INTER_CUBIC)
+        Image.fromarray(large).save(tmp_path / f"{number}.{('jpg', 'png')[number]}")
+    return tmp_path
+
+
+def test_photographs_of_a_folder_are_grounds_and_places(photos: Path) -> None:
+    options = replace(PLACES, photos=photos, photo_ground=1.0, no_thing=0.5)
+    for pair in (draw_pair(seed, options) for seed in range(8)):
+        shown, clouds = (
+            SceneRenderer(draw_pair(pair.seed, each).first, SIZE).frame(5)
+            for each in (options, replace(options, photos=None))
+        )
+        view = pair.first.view
+        assert view is not None or "a photo" in pair.prompt.lower()
+        assert not np.array_equal(shown, clouds) or (view and view.picture != "photo")
+
+
+def test_a_folder_without_photographs_is_refused(tmp_path: Path) -> None:
+    options = replace(PLACES, photos=tmp_path)
+    with pytest.raises(BadInput, match="no picture"):
+        [draw_pair(seed, options) for seed in range(5)]
+    (tmp_path / "torn.jpg").write_bytes(b"torn")
+    anew = replace(options, photos=tmp_path / ".")
+    with pytest.raises(BadInput, match=r"no picture|torn\.jpg"):
+        [SceneRenderer(draw_pair(seed, anew).first, SIZE) for seed in range(5)]
+
+
+things = st.builds(
+    Thing, st.sampled_from(list(COLOURS)), st.sampled_from(SHAPES), st.integers(1, 4)
+)
+some_things = st.lists(things, max_size=2, unique_by=lambda thing: thing.colour).map(
+    lambda found: in_order(*found)
+)
+some_facts = st.builds(SceneFacts, some_things, st.sampled_from(list(DIRECTIONS)), st.just("sand"))
+
+
+@settings(max_examples=150, deadline=None)
+@given(some_facts, some_facts)
+def test_wrong_facts_are_counted_alike_from_both_sides(one: SceneFacts, other: SceneFacts) -> None:
+    assert one.count_wrong(one) == 0
+    assert one.count_wrong(other) == other.count_wrong(one) <= 8
+    assert one == other or one.count_wrong(other) > 0
+
+
+@pytest.mark.parametrize(
+    ("shown", "wrong"),
+    [
+        ((Thing("red", "ball"), Thing("blue", "cube", 2)), 0),
+        ((Thing("red", "ball"),), 1),
+        ((Thing("green", "ball"), Thing("blue", "cube", 2)), 1),
+        ((Thing("red", "ball", 2), Thing("blue", "cube", 2)), 1),
+        ((Thing("blue", "cube", 3), Thing("white", "ring")), 3),
+        ((Thing("purple", "cone", 3),), 4),
+        ((), 2),
+    ],
+)
+def test_things_are_compared_with_those_that_fit_best(shown: tuple[Thing, ...], wrong: int) -> None:
+    wanted = SceneFacts((Thing("red", "ball"), Thing("blue", "cube", 2)), "left", "sand")
+    assert wanted.count_wrong(SceneFacts(shown, "left", "sand")) == wrong
+    assert wanted.count_wrong(SceneFacts(shown, "right", "sand")) == wrong + 1
+
+
+def test_things_of_one_colour_or_in_another_order_are_refused() -> None:
+    for colours in (("red", "red"), ("blue", "red")):
+        with pytest.raises(ValueError, match="COLOURS"):
+            SceneFacts(tuple(Thing(colour, "ball") for colour in colours), "left", "sand")
+
+
+def read_things(prompt: str) -> tuple[Thing, ...]:
+    """The things that a prompt asks for, in the order in which it names them."""
+    counts, shapes = "|".join(("an?", *COUNT_WORDS[1:])), "|".join(SHAPES)
+    words = rf"\b({counts}) ({'|'.join(COLOURS)}) ({shapes})(s?)\b"
+    found = []
+    for count, colour, shape, plural in re.findall(words, prompt, re.IGNORECASE):
+        one = count.lower() not in COUNT_WORDS[1:]
+        assert one == (plural == "")
+        assert not one or count.lower() == ("an" if colour == "orange" else "a")
+        found.append(Thing(colour, shape, 1 if one else COUNT_WORDS.index(count.lower()) + 1))
+    return tuple(found)
+
+
+@settings(max_examples=150, deadline=None)
+@given(some_facts.filter(lambda facts: facts.things), st.integers(0, 2**32))
+def test_a_prompt_says_what_is_wanted_and_no_more(wanted: SceneFacts, seed: int) -> None:
+    prompt = write_prompt(np.random.default_rng(seed), wanted)
+    assert read_things(prompt) == wanted.things
+    sides = {name: name for name in ("right", "left", "away")}
+    sides["closer"] = "closer|towards the camera"
+    said = [name for name, words in sides.items() if re.search(rf"\b({words})\b", prompt)]
+    assert said == [wanted.direction]
+    assert "sand" in prompt.lower()
+    alone = sum(thing.count for thing in wanted.things) == 1
+    verb = re.search(r"\b(roll|move|slide|drift|travel)(s?)\b", prompt)
+    assert verb is None or (verb[2] == "s") == alone
+    assert not prompt.endswith(".") or prompt[0].isupper()
+
+
+@pytest.mark.parametrize("world", [SIMPLE, FULL], ids=["simple", "full"])
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**63), st.integers(1, 3))
+def test_as_many_facts_are_changed_as_are_asked_for(world: World, seed: int, wrong: int) -> None:
+    rng = np.random.default_rng(seed)
+    wanted = draw_facts(rng, world)
+    assert wanted.count_wrong(with_wrong(rng, wanted, wrong, world)) == wrong
+
+
+CLEAN = replace(FULL, worn=0.0)
+
+
+def pictures(count: int, size: int = SIZE) -> list[Pixels]:
+    scenes = [draw_pair(seed, CLEAN).first for seed in range(count)]
+    clean = [replace(scene, picture_fault=None, motion_fault=None) for scene in scenes]
+    return [SceneRenderer(scene, size).frame(30) for scene in clean]
+
+
+def test_frames_that_show_the_same_are_coded_a_little_apart() -> None:
+    """As a video codec does it: a judge that knew a freeze by equal bytes would find none in a file."""
+    (picture,) = pictures(1)
+    first, second = (
+        CodecNoise(160, 120, 80).apply(lambda _: picture, index, SIZE) for index in (40, 48)
+    )
+    assert 0 < difference(first, second) < 3
+
+
+@pytest.mark.parametrize("size", [(112, 160), (288, 512), (480, 480)])
+def test_straight_resizing_is_nearly_what_the_product_does(size: tuple[int, int]) -> None:
+    (picture,) = pictures(1, 224)
+    stored = np.asarray(cv2.resize(picture, size, interpolation=cv2.INTER_CUBIC), np.uint8)
+    area = stored.shape[0] > 448 and stored.shape[1] > 448
+    how = cv2.INTER_AREA if area else cv2.INTER_CUBIC
+    squashed = Image.fromarray(cv2.resize(stored, (448, 448), interpolation=how))
+    product = np.asarray(squashed.resize((SIZE, SIZE), Image.Resampling.BICUBIC))
+    assert difference(product, as_the_judge_sees(stored, SIZE)) < 2.5

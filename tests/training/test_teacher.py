@@ -13,13 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.drawn_rollouts import look
-from tests.test_cli import ROOT, run as run_command
-from tests.training.labelled_pairs.support import PAIRED, SAID, numbered_rows, write_table
-from tests.training.test_token_rows import nano
+from tests.support.drawn_rollouts import answer, look
+from tests.test_cli import ROOT, call
+from tests.training.tables import PAIRED, SAID, numbered_rows, write_table
+from tests.training.test_token_rows import Nano, nano
 from vrthinker_core import ScriptedBackend, export
 from vrthinker_core.backends.base import Conversation
-from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.drawn.world import DrawnPair
 from vrthinker_core.errors import BackendRefused, BadInput
 from vrthinker_core.results.open_dataset import read_dataset
@@ -27,7 +26,7 @@ from vrthinker_core.traces import load
 from vrthinker_core.training.filters import Outcome, Reason
 from vrthinker_core.training.outcome_file import OUTCOMES, read_outcomes
 from vrthinker_core.training.pair_set import DrawnPairSet, VideoPairSet, kept_rollouts
-from vrthinker_core.training.rollouts import Rollout, play
+from vrthinker_core.training.rollouts import play
 from vrthinker_core.training.sft_data import open_ready_runs, taught_pairs
 from vrthinker_core.training.teacher import TeacherJob, run_teacher, scripted_teacher
 from vrthinker_core.training.teaching import NotForTraining
@@ -38,11 +37,6 @@ from vrthinker_core.video.thumbnails import jpeg_size
 __all__ = ["nano"]
 PAIRS = DrawnPairSet(3)
 JOB = TeacherJob("a script", "drawn:3", Settings())
-
-
-def answer(labels: dict[str, int]) -> str:
-    told = ", ".join(f"{name}={labels[name]}" for name in ("TA", "VQ", "MQ", "OA"))
-    return f"<Snapshot>a</Snapshot><Think>b</Think><Answer>{told}</Answer>"
 
 
 ANSWERER = ScriptedBackend([SAID], protocol="paired")
@@ -57,16 +51,14 @@ SCRIPTED = scripted_teacher(PAIRS, write_replies)
 
 
 def test_a_teacher_that_knows_the_truth_is_kept_whole(tmp_path: Path) -> None:
-    made = list(run_teacher(PAIRS, range(3), SCRIPTED, JOB, tmp_path))
-    assert all(outcome.kept for outcome in made)
-    assert read_outcomes(tmp_path) == made
+    made = list(run_teacher(PAIRS, range(2), SCRIPTED, JOB, tmp_path))
+    assert [outcome.kept for outcome in made] == [True, True]
     for outcome in made:
         trace = load(tmp_path / outcome.file)
         assert trace.finished.verdict == PAIRS.drawn(outcome.pair).verdict
         assert [len(turn.frames) for turn in trace.turns] == [8, 2]
-        assert {jpeg_size(frame.jpeg) for turn in trace.turns for frame in turn.frames} == {
-            (112, 112)
-        }
+        shown = [frame for turn in trace.turns for frame in turn.frames]
+        assert {jpeg_size(frame.jpeg) for frame in shown} == {(112, 112)}
 
 
 def test_a_stopped_teacher_goes_on_without_making_anything_twice(tmp_path: Path) -> None:
@@ -91,9 +83,7 @@ def test_a_stopped_teacher_goes_on_without_making_anything_twice(tmp_path: Path)
     assert not asked
 
 
-def test_once_it_is_stopped_nothing_is_begun_and_all_that_was_played_is_kept(
-    tmp_path: Path,
-) -> None:
+def test_once_it_is_stopped_nothing_is_begun_and_what_was_played_is_kept(tmp_path: Path) -> None:
     made: list[Outcome] = []
     job = replace(JOB, samples=2, live=6)
     for outcome in run_teacher(PAIRS, range(9), ANSWERER, job, tmp_path, lambda: bool(made)):
@@ -158,23 +148,23 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
 
 
-def test_a_video_that_cannot_be_read_costs_its_own_pair_alone(tmp_path: Path) -> None:
-    table = write_table(tmp_path, numbered_rows("A", "B", "C"))
+def test_a_pair_that_cannot_be_played_costs_itself_alone(tmp_path: Path) -> None:
+    table = write_table(tmp_path, numbered_rows("A", "B", "word " * 9000))
     (tmp_path / "1b.mp4").write_bytes((tmp_path / "1b.mp4").read_bytes()[:400])
+    judge = replace(ANSWERER, context_length=8000)
     with VideoPairSet(read_dataset("csv", table), PAIRED) as pairs:
-        made = list(run_teacher(pairs, range(3), ANSWERER, JOB, tmp_path / "out"))
-        assert [outcome.reason for outcome in made] == ["", Reason.VIDEO, ""]
+        made = list(run_teacher(pairs, range(3), judge, JOB, tmp_path / "out"))
+        assert [outcome.reason for outcome in made] == ["", Reason.VIDEO, Reason.CONTEXT]
         assert made[1].sentence.startswith("Row 2: Video 2: 1b.mp4")
+        assert made[2].sentence.startswith("Row 3: The conversation has 11")
         clips = load(tmp_path / "out" / made[0].file).started.clips
         assert [clip and clip.name for clip in clips] == ["0a.mp4", "0b.mp4"]
         write_table(tmp_path, [("1b.mp4", "1b.mp4", "p", "1", "1", "1", "1")], name="mended.csv")
-        again = list(run_teacher(pairs, range(3), ANSWERER, JOB, tmp_path / "out"))
-    assert [(outcome.pair, outcome.reason) for outcome in again] == [(1, "")]
+        again = list(run_teacher(pairs, range(3), judge, JOB, tmp_path / "out"))
+    assert [(outcome.pair, outcome.reason) for outcome in again] == [(1, "")], "too long for ever"
 
 
-def test_outside_its_scope_a_teacher_is_learnt_from_and_its_traces_have_no_verdict(
-    tmp_path: Path,
-) -> None:
+def test_outside_its_scope_a_teacher_gives_lessons_and_no_verdict(tmp_path: Path) -> None:
     """Training compares the labels of its replies with the known ones. Nothing else may take them for a verdict."""
     told = [(f"{n}a.mp4", f"{n}b.mp4", "p", str(n), "", "", "") for n in (1, 2)]
     table = write_table(tmp_path, told)
@@ -196,18 +186,6 @@ def test_outside_its_scope_a_teacher_is_learnt_from_and_its_traces_have_no_verdi
     )
 
 
-def test_a_pair_too_long_for_the_judge_costs_itself_alone_and_is_not_tried_again(
-    tmp_path: Path,
-) -> None:
-    rows = numbered_rows("A", "word " * 9000, "C")
-    judge = replace(ANSWERER, context_length=8000)
-    with VideoPairSet(read_dataset("csv", write_table(tmp_path, rows)), PAIRED) as pairs:
-        made = list(run_teacher(pairs, range(3), judge, JOB, tmp_path / "out"))
-        assert [outcome.reason for outcome in made] == ["", Reason.CONTEXT, ""]
-        assert made[1].sentence.startswith("Row 2: The conversation has 11")
-        assert list(run_teacher(pairs, range(3), judge, JOB, tmp_path / "out")) == []
-
-
 def test_a_run_is_never_learnt_from_over_another_pair(tmp_path: Path) -> None:
     rows = numbered_rows(*["The same prompt"] * 3)
     with VideoPairSet(read_dataset("csv", write_table(tmp_path, rows)), PAIRED) as pairs:
@@ -223,18 +201,10 @@ def test_a_run_is_never_learnt_from_over_another_pair(tmp_path: Path) -> None:
         list(kept_rollouts(tmp_path / "drawn", DrawnPairSet(4), drawn, keep_tokens=False))
 
 
-@pytest.fixture(scope="module")
-def rollout(nano: TransformersBackend) -> Rollout:
-    (found,) = play([PAIRS.pair(0)], nano, Settings())
-    return found
-
-
-def test_what_the_judge_itself_wrote_comes_back_token_for_token(
-    nano: TransformersBackend, rollout: Rollout, tmp_path: Path
-) -> None:
+def test_own_runs_come_back_token_for_token(nano: Nano, tmp_path: Path) -> None:
+    (rollout,) = play([PAIRS.pair(0)], nano, Settings())
     job = TeacherJob("nano", "drawn:3", keep_all=False)
     (outcome,) = run_teacher(PAIRS, range(1), nano, job, tmp_path)
-    assert outcome.kept
     end = load(tmp_path / outcome.file).finished
     assert (end.outside_scope, end.verdict) == (False, PAIRS.drawn(0).verdict), (
         "what is drawn in memory is drawn, too"
@@ -264,15 +234,15 @@ def test_the_command_says_what_can_be_learnt_from_and_others_learn_from_it(tmp_p
     script, out, rows = tmp_path / "script.jsonl", tmp_path / "out", tmp_path / "rows.jsonl"
     script.write_text(SCRIPT)
     told = [(f"{n}a.mp4", f"{n}b.mp4", "p", "1", "0", str(n), "1") for n in (1, 2)]
+    table = write_table(tmp_path, told)
     asked = ("teacher", "--judge", f"scripted:{script}", "--out", out)
-    done = run_command(*asked, "--data", write_table(tmp_path, told))
-    assert done.returncode == 0, done.stderr
-    assert "1 of 2 runs kept, of 1 of 2 pairs." in done.stdout
-    assert "MQ: 1 of 2 well-formed runs are right (50 %)." in done.stdout
-    assert run_command(*asked, "--data", tmp_path / "pairs.csv").stdout == done.stdout
-    refused = run_command(*asked, "--data", "drawn:1")
-    endless = "Drawn pairs never end: say how many with --pairs."
-    assert (refused.returncode, refused.stderr.strip()) == (2, endless)
+    done = call(*asked, "--data", table)
+    assert done[0] == 0, done
+    assert "1 of 2 runs kept, of 1 of 2 pairs." in done[1]
+    assert "MQ: 1 of 2 well-formed runs are right (50 %)." in done[1]
+    assert call(*asked, "--data", table)[:2] == done[:2]
+    endless = "Drawn pairs never end: say how many with --pairs.\n"
+    assert call(*asked, "--data", "drawn:1") == (2, "", endless)
     assert export([out], "sft", rows).rows == 1, "a wrong label teaches nothing"
     assert export([out], "rl", rows).rows == 2
     written = [json.loads(line) for line in rows.read_text("utf-8").splitlines()]
@@ -284,16 +254,21 @@ def test_the_command_says_what_can_be_learnt_from_and_others_learn_from_it(tmp_p
         with ExitStack() as videos:
             assert len(list(ready.kept(9, said.append, videos))) == 1
     assert said == ["1 of 2 runs pass the filters; 1 not: a label is not the known one."] * 2
+    scripted = ("teacher", "--judge", "scripted", "--pairs", "2", "--out", tmp_path / "concat")
+    assert "knows only drawn pairs" in call(*scripted, "--data", table)[2]
+    code, text, _ = call(*scripted, "--data", "drawn:1", "--protocol", "concat")
+    assert (code, text.partition("\n")[0]) == (0, "2 of 2 runs kept, of 2 of 2 pairs.")
+    traces = (tmp_path / "concat" / "traces").glob("*.json")
+    assert {load(path).started.dialect for path in traces} == {"concat"}
 
 
-def test_a_teachers_folder_is_learnt_from_wherever_it_was_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_teachers_folder_may_move(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script, out = tmp_path / "script.jsonl", tmp_path / "out"
     script.write_text(SCRIPT)
     table = os.path.relpath(write_table(tmp_path, numbered_rows("p")), ROOT)
     asked = ("teacher", "--judge", f"scripted:{script}", "--data", table, "--out", out)
-    assert run_command(*asked).returncode == 0
+    monkeypatch.chdir(ROOT)
+    assert call(*asked)[0] == 0
     deep = tmp_path.joinpath(*ROOT.parts[1:])  # From where that path leads nowhere
     deep.mkdir(parents=True)
     monkeypatch.chdir(deep)
@@ -301,18 +276,9 @@ def test_a_teachers_folder_is_learnt_from_wherever_it_was_made(
     head, rest = (out / OUTCOMES).read_text("utf-8").split("\n", 1)
     earlier = json.dumps(json.loads(head) | {"data": table})  # as it was typed
     (out / OUTCOMES).write_text(f"{earlier}\n{rest}", "utf-8")
-    assert run_command(*asked).returncode == 0
+    monkeypatch.chdir(ROOT)
+    assert call(*asked)[0] == 0
+    monkeypatch.chdir(deep)
     said = f"The runs in {out} are of the pairs in {table}, and .* where the teacher was started"
     with pytest.raises(BadInput, match=said):
         taught_pairs(str(out))
-
-
-def test_the_command_knows_the_scripted_teacher_of_drawn_pairs(tmp_path: Path) -> None:
-    asked = ("teacher", "--judge", "scripted", "--pairs", "2", "--out", tmp_path / "out")
-    done = run_command(*asked, "--data", "drawn:1", "--protocol", "concat")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("2 of 2 runs kept, of 2 of 2 pairs.\n")
-    traces = (tmp_path / "out" / "traces").glob("*.json")
-    assert {load(path).started.dialect for path in traces} == {"concat"}
-    table = write_table(tmp_path, numbered_rows("p"))
-    assert "knows only drawn pairs" in run_command(*asked, "--data", table).stderr

@@ -1,28 +1,33 @@
-"""Token rows: what is trained is what was generated, token for token."""
+"""Token rows: what is trained is what was generated, token for token, whether its frames were kept or are read again."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
 
-from tests.support.drawn_rollouts import look, scripted_rollout
+from tests.support.drawn_rollouts import DrawnPairs, look, scripted_rollout
 from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.checkpoint import open_for_rendering
 from vrthinker_core.backends.transformers_local import TransformersBackend
-from vrthinker_core.drawn.world import draw_pair
-from vrthinker_core.training.pair_set import DrawnFrames
-from vrthinker_core.training.rollouts import LabelledPair, Rollout, play
+from vrthinker_core.errors import BadInput
+from vrthinker_core.training.rollouts import Rollout, play
+from vrthinker_core.training.row_set import RowSet, without_pixels
+from vrthinker_core.training.sft import kept_features
+from vrthinker_core.training.teaching import NotForTraining
 from vrthinker_core.training.token_rows import IGNORED, TokenRow, collate, token_rows
-from vrthinker_core.training.trace_folder import to_rollout
+from vrthinker_core.training.trace_folder import StoredRollout, to_rollout
 from vrthinker_core.types import Settings
 
+ANSWER = "<Snapshot>a</Snapshot><Think>b</Think><Answer>TA=0, VQ=0, MQ=0, OA=0</Answer>"
+Nano = TransformersBackend
+labelled = DrawnPairs(0).pair
 
-def labelled(seed: int) -> LabelledPair:
-    pair = draw_pair(seed)
-    return LabelledPair(pair.prompt, pair.verdict, DrawnFrames(pair), seed)
+
+def learnt(row: TokenRow) -> list[int]:
+    return [label for label in row.labels if label != IGNORED]
 
 
 @pytest.fixture(scope="module")
@@ -33,16 +38,8 @@ def nano() -> Iterator[TransformersBackend]:
 
 
 @pytest.fixture(scope="module")
-def rollouts(nano: TransformersBackend) -> list[Rollout]:
-    return list(play(map(labelled, range(2_000_000_000, 2_000_000_003)), nano, Settings()))
-
-
-def rows_of(rollout: Rollout, nano: TransformersBackend) -> list[TokenRow]:
-    return list(token_rows(rollout, nano.loaded))
-
-
-def learnt(row: TokenRow) -> list[int]:
-    return [label for label in row.labels if label != IGNORED]
+def rollouts(nano: Nano) -> list[Rollout]:
+    return list(play(map(labelled, range(2_000_000_000, 2_000_000_002)), nano, Settings()))
 
 
 def test_the_built_in_judge_is_right_on_its_own_world(rollouts: list[Rollout]) -> None:
@@ -50,86 +47,151 @@ def test_the_built_in_judge_is_right_on_its_own_world(rollouts: list[Rollout]) -
     assert all(len(rollout.prompts) == len(rollout.run.turns) > 1 for rollout in rollouts)
 
 
-def test_exactly_the_tokens_that_were_sampled_are_learnt(
-    rollouts: list[Rollout], nano: TransformersBackend
-) -> None:
+def test_sampled_tokens_are_learnt(rollouts: list[Rollout], nano: Nano) -> None:
     end = nano.loaded.tokenizer.control.im_end
     for rollout in rollouts:
-        (row,) = rows_of(rollout, nano)
-        assert learnt(row) == [
-            token for turn in rollout.run.turns for token in (*turn.completion.tokens, end)
-        ]
-        assert row.turns == tuple(turn.number for turn in rollout.run.turns)
+        (row,) = token_rows(rollout, nano.loaded)
+        turns = rollout.run.turns
+        assert learnt(row) == [token for turn in turns for token in (*turn.completion.tokens, end)]
+        assert row.turns == tuple(turn.number for turn in turns)
 
 
-def test_what_a_redirect_put_there_is_not_learnt(nano: TransformersBackend) -> None:
-    pairs = map(labelled, range(2_000_000_000, 2_000_000_020))
-    played = play(pairs, nano, Settings(max_turns=1))
-    rollout = next(each for each in played if each.run.turns[0].completion.redirected)
-    completion = rollout.run.turns[0].completion
+def test_what_a_redirect_put_there_is_not_learnt(nano: Nano) -> None:
+    (rollout,) = play([labelled(2_000_000_000)], nano, Settings(max_turns=1))
+    completion, tokenizer = rollout.run.turns[0].completion, nano.loaded.tokenizer
     start, end = completion.redirected or (0, 0)
-    assert "<Answer>" in nano.loaded.tokenizer.decode(list(completion.tokens[start:end]))
-    (row,) = rows_of(rollout, nano)
-    assert learnt(row) == [
-        *completion.tokens[:start],
-        *completion.tokens[end:],
-        nano.loaded.tokenizer.control.im_end,
-    ]
+    assert "<Answer>" in tokenizer.decode(list(completion.tokens[start:end]))
+    (row,) = token_rows(rollout, nano.loaded)
+    own = completion.tokens[:start] + completion.tokens[end:]
+    assert learnt(row) == [*own, tokenizer.control.im_end]
 
 
-def test_where_another_model_wrote_a_run_its_redirect_is_learnt_as_text(
-    nano: TransformersBackend,
-) -> None:
+def test_a_redirect_of_another_model_is_learnt_as_text(nano: Nano) -> None:
     """It counts tokens of a vocabulary that means nothing here."""
-    end = nano.loaded.tokenizer.control.im_end
-    rollout = scripted_rollout(labelled(7), look(1), ANSWER)
+    rollout, tokenizer = scripted_rollout(labelled(7), look(1), ANSWER), nano.loaded.tokenizer
     *before, last = rollout.run.turns
     tokens = replace(last.completion, tokens=tuple(range(20)), redirected=(12, 16))
     run = replace(rollout.run, turns=(*before, replace(last, completion=tokens)))
-    (row,) = rows_of(to_rollout(run, rollout.pair, keep_tokens=False), nano)
-    said = [nano.loaded.tokenizer.encode(turn.completion.text) for turn in rollout.run.turns]
-    assert learnt(row) == [token for tokens in said for token in (*tokens, end)]
+    (row,) = token_rows(to_rollout(run, rollout.pair, keep_tokens=False), nano.loaded)
+    said = "".join(f"{turn.completion.text}<|im_end|>" for turn in rollout.run.turns)
+    assert tokenizer.decode(learnt(row)) == said
 
 
-def test_rows_need_no_weights(rollouts: list[Rollout], nano: TransformersBackend) -> None:
-    shape = TransformersBackend(open_for_rendering(str(NANO)), "shape")
-    assert {weight.device.type for weight in shape.loaded.model.parameters()} == {"meta"}
-    rows = rows_of(rollouts[0], nano)
-    assert rows_of(rollouts[0], shape) == rows
-    assert torch.equal(
-        collate(rows, shape.loaded)["pixel_values"], collate(rows, nano.loaded)["pixel_values"]
-    )
-
-
-ANSWER = "<Snapshot>a</Snapshot><Think>b</Think><Answer>TA=0, VQ=0, MQ=0, OA=0</Answer>"
+def test_rows_need_no_weights(rollouts: list[Rollout], nano: Nano) -> None:
+    shape = TransformersBackend(open_for_rendering(str(NANO)), "shape").loaded
+    assert {weight.device.type for weight in shape.model.parameters()} == {"meta"}
+    rows = list(token_rows(rollouts[0], nano.loaded))
+    assert list(token_rows(rollouts[0], shape)) == rows
+    pictures = [collate(rows, each)["pixel_values"] for each in (shape, nano.loaded)]
+    assert torch.equal(*pictures)
 
 
 @pytest.mark.parametrize(
     ("window", "turns"),
     [(None, [(1, 2, 3, 4)]), (1, [(1, 2), (3,), (4,)]), (0, [(1, 2), (3,), (4,)])],
 )
-def test_a_window_makes_rows_of_their_own(
-    window: int | None, turns: list[tuple[int, ...]], nano: TransformersBackend
+def test_a_window_makes_more_rows(
+    window: int | None, turns: list[tuple[int, ...]], nano: Nano
 ) -> None:
     replies, settings = (look(1), look(2), look(3), ANSWER), Settings(window=window)
-    rollout = scripted_rollout(labelled(7), *replies, settings=settings)
-    rows = rows_of(rollout, nano)
+    rows = list(token_rows(scripted_rollout(labelled(7), *replies, settings=settings), nano.loaded))
     assert [row.turns for row in rows] == turns
-    end = nano.loaded.tokenizer.control.im_end
-    written = [turn.completion.text for turn in rollout.run.turns]
-    assert [token for row in rows for token in learnt(row)].count(end) == 4
     decoded = [nano.loaded.tokenizer.decode(learnt(row)) for row in rows]
-    said = [f"{text}<|im_end|>" for text in written]
+    said = [f"{text}<|im_end|>" for text in replies]
     assert decoded == ["".join(said[turn - 1] for turn in row.turns) for row in rows]
 
 
-def test_greedy_tokens_are_the_argmax_of_the_row(
-    rollouts: list[Rollout], nano: TransformersBackend
-) -> None:
-    (row,) = rows_of(rollouts[0], nano)
+def test_greedy_tokens_are_the_argmax(rollouts: list[Rollout], nano: Nano) -> None:
+    (row,) = token_rows(rollouts[0], nano.loaded)
     batch = collate([row], nano.loaded)
     labels = batch.pop("labels")
     with torch.inference_mode():
         logits = nano.loaded.model(**batch).logits
     taught = labels[0, 1:] != IGNORED
     assert torch.equal(logits[0, :-1][taught].argmax(-1), labels[0, 1:][taught])
+
+
+A_FRAME = 112 * 112 * 3
+
+
+@dataclass
+class Stored:
+    """Runs of drawn pairs that are played anew when they are read; a memory window makes two rows of each."""
+
+    seeds: Sequence[int]
+    window: int = 1
+    read: int = 0
+
+    def rollout(self, seed: int) -> Rollout:
+        self.read += 1
+        replies = (look(1), look(2), ANSWER)
+        return scripted_rollout(labelled(seed), *replies, settings=Settings(window=self.window))
+
+    def rows(self, nano: Nano, kept_bytes: int) -> RowSet:
+        rows = RowSet(nano.loaded, kept_bytes)
+        for seed in self.seeds:
+            rows.add(StoredRollout.read(lambda seed=seed: self.rollout(seed)))
+        return rows
+
+    def all_rows(self, nano: Nano) -> list[TokenRow]:
+        return [row for seed in self.seeds for row in token_rows(self.rollout(seed), nano.loaded)]
+
+
+def pixels(row: TokenRow) -> list[bytes]:
+    return [frame.rgb for item in row.items for frame in item.frames]
+
+
+@pytest.mark.parametrize("frames", [0, 15, 1000])
+def test_rows_are_the_same_kept_or_read_again(frames: int, nano: Nano) -> None:
+    stored = Stored([3, 4])
+    rows, expected = stored.rows(nano, frames * A_FRAME), stored.all_rows(nano)
+    assert len(rows) == len(expected) == 4
+    assert list(rows) == rows[:] == expected
+    assert [pixels(row) for row in rows] == [pixels(row) for row in expected]
+    assert rows[-1] == expected[-1]
+    with pytest.raises(IndexError):
+        rows[4]
+
+
+def test_frames_are_kept_up_to_the_bound_and_read_again_beyond(nano: Nano) -> None:
+    stored = Stored([3, 4])
+    first = len(pixels(stored.all_rows(nano)[0]))
+    rows = stored.rows(nano, first * A_FRAME)
+    for number, read in ((0, 0), (1, 1)):
+        before = stored.read
+        assert pixels(rows[number])
+        assert stored.read == before + read
+
+
+def test_what_needs_no_pixels_reads_none(nano: Nano) -> None:
+    stored = Stored([3, 4])
+    rows = stored.rows(nano, 0)
+    before = stored.read
+    assert list(without_pixels(rows)) == stored.rows(nano, 0).outlines
+    assert not any(pixels(row) for row in without_pixels(rows))
+    assert stored.read == before + 2  # by the second set
+    known = kept_features(rows, nano.loaded.vision)
+    known(range(4))
+    before = stored.read
+    batch = collate(without_pixels(rows), nano.loaded, known(range(4)))
+    assert stored.read == before
+    exact = collate(stored.all_rows(nano), nano.loaded, nano.loaded.vision.encode)
+    torch.testing.assert_close(batch["pixel_values"], exact["pixel_values"])
+    assert torch.equal(batch["input_ids"], collate(stored.all_rows(nano), nano.loaded)["input_ids"])
+
+
+def test_a_changed_run_is_refused(nano: Nano, monkeypatch: pytest.MonkeyPatch) -> None:
+    def other(_: int) -> Rollout:
+        raise NotForTraining("it is of another pair today")
+
+    stored = Stored([3])
+    rows = stored.rows(nano, 0)
+    first = rows[1]
+    stored.window = 2
+    with pytest.raises(BadInput, match="Row 2 is not what it was when training began"):
+        rows[1]
+    stored.window = 1
+    assert rows[1] == first
+    monkeypatch.setattr(stored, "rollout", other)
+    with pytest.raises(BadInput, match="Row 1 is not what it was when training began"):
+        rows[0]

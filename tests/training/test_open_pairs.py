@@ -1,27 +1,32 @@
-"""Labelled pairs from every layout they come in, and what is said of data that cannot be trained with."""
+"""Labelled pairs and runs from every layout they come in, and what is said of data that cannot be trained with."""
 
 from __future__ import annotations
 
 import json
 import shutil
 import sys
-from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import datasets
 import pytest
 
-from tests.training.labelled_pairs.support import PAIRED, numbered_rows, write_table
-from tests.training.rows.test_export import BASE as TRACE, EXAMPLE
+from tests.training.tables import PAIRED, numbered_rows, write_table
+from tests.training.test_export import BASE as TRACE, EXAMPLE
+from tests.training.test_teacher import PAIRS, SCRIPTED
 from vrthinker_core import export
 from vrthinker_core.errors import BadInput
 from vrthinker_core.results.layout import EvaluationPair
+from vrthinker_core.results.result import RESULTS, TRACES, result_of, to_line
 from vrthinker_core.traces import to_json
 from vrthinker_core.training.data import absolute_data, kind_of, open_pairs, path_of, read_pairs
 from vrthinker_core.training.pair_set import DrawnPairSet, VideoPairSet
-from vrthinker_core.types import Preference, Verdict
+from vrthinker_core.training.rollouts import Rollout
+from vrthinker_core.training.sft_data import open_ready_runs, taught_pairs
+from vrthinker_core.training.teacher import TeacherJob, run_teacher
+from vrthinker_core.types import Preference, Verdict, Vote
 
 VIDEOS = (EXAMPLE / "first.mp4", EXAMPLE / "second.mp4")
 LABELS = TRACE.finished.verdict
@@ -44,23 +49,36 @@ def published_rl(**more: object) -> dict[str, Any]:
     return {**published, "answer": ANSWER, "prompt": TRACE.started.prompt} | more
 
 
-def own_export(kind: str) -> Callable[[Path], str]:
-    def write(folder: Path) -> str:
-        out = folder / ("table.csv" if kind == "videogen-reward" else "rows.jsonl")
-        assert export([EXAMPLE], kind, out).rows
-        return str(out)
+def layout(way: str, folder: Path) -> str:
+    """The example in one of its layouts."""
+    match way:
+        case "published RL rows":
+            return write_rows(folder, published_rl())
+        case "a list of them":
+            (folder / "rows.json").write_text(json.dumps([published_rl()]), "utf-8")
+            return str(folder / "rows.json")
+        case "RL rows in Parquet":
+            import pyarrow.parquet
 
-    return write
-
-
-def traces(folder: Path) -> str:
-    shutil.copytree(EXAMPLE, folder / "traces" / "one")
-    return str(folder / "traces")
+            file = folder / "rows.parquet"
+            pyarrow.parquet.write_table(pyarrow.Table.from_pylist([published_rl()]), file)
+            return f"rows:{file}"
+        case "a pattern for a name, lower case in it":
+            lower = published_rl(answer=f"{ANSWER.lower()}.")
+            return write_rows(folder, lower, name="rows [0-9]*.jsonl")
+        case "own RL rows":
+            assert export([EXAMPLE], "rl", folder / "rows.jsonl").rows
+            return str(folder / "rows.jsonl")
+        case "traces":
+            return str(shutil.copytree(EXAMPLE, folder / "one"))
+        case "the folder of an evaluation":
+            return evaluation(folder)
+    return own_table(folder)
 
 
 def evaluation(folder: Path) -> str:
     """As `evaluate` leaves it: traces, and a table of results that is a parquet file."""
-    traces(folder / "evaluation")
+    shutil.copytree(EXAMPLE, folder / "evaluation" / "one")
     for name in ("run.json", "results.jsonl", "results.parquet"):
         (folder / "evaluation" / name).touch()
     return str(folder / "evaluation")
@@ -74,38 +92,20 @@ def own_table(folder: Path) -> str:
     return str(write_table(folder, [(*named, TRACE.started.prompt, *labels)], clips=False))
 
 
-WAYS: dict[str, Callable[[Path], str]] = {
-    "published RL rows": lambda folder: write_rows(folder, published_rl()),
-    "a list of them": lambda folder: write_list(folder, published_rl()),
-    "RL rows in Parquet": lambda folder: write_parquet(folder, published_rl()),
-    "a pattern for a name, lower case in it": lambda folder: write_rows(
-        folder, published_rl(answer=f"{ANSWER.lower()}."), name="rows [0-9]*.jsonl"
-    ),
-    "own RL rows": own_export("rl"),
-    "traces": traces,
-    "the folder of an evaluation": evaluation,
-    "table": own_table,
-}
-
-
-def write_list(folder: Path, *rows: object) -> str:
-    (folder / "rows.json").write_text(json.dumps(rows), "utf-8")
-    return str(folder / "rows.json")
-
-
-def write_parquet(folder: Path, *rows: dict[str, Any]) -> str:
-    datasets.Dataset.from_list(list(rows)).to_parquet(str(folder / "rows.parquet"))
-    return f"rows:{folder / 'rows.parquet'}"
-
-
 def shows_the_example(row: EvaluationPair) -> None:
     for path, video in zip((row.first, row.second), VIDEOS, strict=True):
         assert Path(path).read_bytes() == video.read_bytes()
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "way",
+    [
+        *("published RL rows", "a list of them", "RL rows in Parquet", "own RL rows", "table"),
+        *("a pattern for a name, lower case in it", "traces", "the folder of an evaluation"),
+    ],
+)
 def test_every_layout_gives_the_same_pair(way: str, tmp_path: Path) -> None:
-    (row,) = read_pairs(WAYS[way](tmp_path))
+    (row,) = read_pairs(layout(way, tmp_path))
     assert (row.prompt, row.labels, row.fault) == (TRACE.started.prompt, LABELS, "")
     shows_the_example(row)
 
@@ -118,18 +118,14 @@ def test_every_layout_gives_the_same_pair(way: str, tmp_path: Path) -> None:
         ("a.parquet", "genai-bench"),
     ],
 )
-def test_a_data_set_in_whose_folder_a_trace_was_saved_is_that_data_set_still(
-    name: str, kind: str, tmp_path: Path
-) -> None:
-    (tmp_path / name).touch()
-    (tmp_path / "run.json").write_bytes(to_json(TRACE))
-    assert kind_of(tmp_path) == kind
+def test_a_trace_beside_a_data_set_changes_nothing(name: str, kind: str, tmp_path: Path) -> None:
+    for file, data in ((name, b""), ("run.json", to_json(TRACE))):
+        (tmp_path / file).write_bytes(data)
+        assert kind_of(tmp_path) == kind
 
 
 @pytest.mark.parametrize("kind", ["rl", "videogen-reward"])
-def test_rows_name_their_videos_wherever_they_lie(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_name_their_videos(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(EXAMPLE, tmp_path / "runs" / "one")
     (tmp_path / "rows").mkdir()
     monkeypatch.chdir(tmp_path)
@@ -141,7 +137,8 @@ def test_rows_name_their_videos_wherever_they_lie(
 
 
 def test_the_published_table_of_videogen_reward_is_read(tmp_path: Path) -> None:
-    table = Path(own_export("videogen-reward")(tmp_path))
+    table = tmp_path / "table.csv"
+    assert export([EXAMPLE], "videogen-reward", table).rows
     for path in VIDEOS:
         shutil.copy(path, tmp_path / path.name)
     table.write_text(table.read_text("utf-8").replace(f"{EXAMPLE.as_posix()}/", ""), "utf-8")
@@ -149,9 +146,7 @@ def test_the_published_table_of_videogen_reward_is_read(tmp_path: Path) -> None:
     assert (row.prompt, row.labels, row.fault) == (TRACE.started.prompt, LABELS, "")
 
 
-def test_a_persons_label_counts_before_any_judges_and_judges_who_differ_say_nothing(
-    tmp_path: Path,
-) -> None:
+def test_a_persons_label_counts_first_and_judges_who_differ_say_nothing(tmp_path: Path) -> None:
     other = replace(LABELS, MQ=Preference((int(LABELS.labels["MQ"]) + 1) % 3))
     contradicting = replace(TRACE, finished=replace(TRACE.finished, verdict=other))
     for name, trace in (("a", TRACE), ("b", contradicting)):
@@ -170,7 +165,17 @@ def test_drawn_pairs_are_named_by_their_seed() -> None:
         open_pairs("drawn:x", PAIRED)
 
 
+def test_rows_take_datasets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(BadInput, match="pip install"):
+        read_pairs(write_rows(tmp_path, published_rl()))
+
+
 def test_missing_videos_are_named_with_their_number(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="no file or folder"):
+        open_pairs(str(tmp_path / "gone"), PAIRED)
+    with pytest.raises(BadInput, match="holds no pair"):
+        open_pairs(str(tmp_path), PAIRED)
     table = write_table(tmp_path, numbered_rows("A", "B", "C"), clips=False)
     said = r"^Row 1: There is no file 0a\.mp4; 3 rows of 3 cannot be used\. "
     with pytest.raises(BadInput, match=said):
@@ -195,9 +200,7 @@ def test_missing_videos_are_named_with_their_number(tmp_path: Path) -> None:
         (published_rl(image=["gone.mp4", "gone.mp4"]), "no file gone.mp4"),
     ],
 )
-def test_a_row_that_cannot_be_used_is_one_sentence(
-    row: object, sentence: str, tmp_path: Path
-) -> None:
+def test_an_unusable_row_is_one_sentence(row: object, sentence: str, tmp_path: Path) -> None:
     with pytest.raises(BadInput) as refused:
         open_pairs(write_rows(tmp_path, row), PAIRED)
     assert sentence in str(refused.value)
@@ -220,22 +223,6 @@ def test_a_row_may_lack_a_column_and_hold_every_kind_of_line(tmp_path: Path) -> 
     assert [(row.prompt, bool(row.fault)) for row in rows] == [("", True), (prompt, False)]
 
 
-def test_rows_without_datasets_are_one_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = write_rows(tmp_path, published_rl())
-    monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(BadInput, match="pip install"):
-        read_pairs(path)
-
-
-def test_what_is_not_there_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="no file or folder"):
-        open_pairs(str(tmp_path / "gone"), PAIRED)
-    with pytest.raises(BadInput, match="holds no pair"):
-        open_pairs(str(tmp_path), PAIRED)
-
-
 def test_pairs_that_people_could_not_judge_are_left_out() -> None:
     known = EvaluationPair("1", 1, "p", "a", "b", labels=Verdict(OA=Preference.TIE))
     left_out = replace(known, left_out="People could not say.")
@@ -247,13 +234,8 @@ def test_pairs_that_people_could_not_judge_are_left_out() -> None:
     pairs.close()
 
 
-@pytest.mark.parametrize("data", ["drawn:1", "drawn2:1", ""])
-def test_what_is_drawn_has_no_place(data: str) -> None:
-    assert (absolute_data(data), path_of(data)) == (data, None)
-
-
 @pytest.mark.parametrize("kind", ["", "csv:", "traces:", "drawn2:1:"])
-def test_a_place_is_known_by_its_whole_path_or_as_it_was_named_before(
+def test_a_place_is_known_by_its_path(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -263,3 +245,86 @@ def test_a_place_is_known_by_its_whole_path_or_as_it_was_named_before(
     assert absolute_data(f"{kind}link", f"{kind}here") == f"{kind}here"
     for before in ("drawn:1", f"{kind}there"):
         assert absolute_data(f"{kind}here", before) == f"{kind}{tmp_path / 'here'}"
+    for drawn in ("drawn:1", "drawn2:1", ""):
+        assert (absolute_data(drawn), path_of(drawn)) == (drawn, None)
+
+
+OTHER = replace(LABELS, OA=Preference((int(LABELS.OA or 0) + 1) % 3))
+
+
+def kept(data: Path | str, most: int = 9) -> tuple[list[Rollout], str]:
+    said: list[str] = []
+    ready = open_ready_runs(str(data))
+    with ExitStack() as videos:
+        found = list(ready.kept(most, said.append, videos))
+        assert all(stored.read_again().prompts == stored.rollout.prompts for stored in found)
+    return [stored.rollout for stored in found], said[0]
+
+
+def test_traces_are_learnt_from_where_the_known_labels_are_theirs(tmp_path: Path) -> None:
+    for name in ("right", "wrong", "without"):
+        shutil.copytree(EXAMPLE, tmp_path / name)
+    vote = Vote(datetime(2026, 1, 1, tzinfo=UTC), Verdict(OA=OTHER.OA), None)
+    (tmp_path / "wrong" / "trace.json").write_bytes(to_json(replace(TRACE, vote=vote)))
+    (tmp_path / "without" / "first.mp4").unlink()
+    (rollout,), said = kept(tmp_path)
+    assert rollout.run.finished.verdict == LABELS
+    assert not any(turn.completion.tokens for turn in rollout.run.turns)
+    shown = [len(prompt[-1].frames) for prompt in rollout.prompts]
+    assert shown == [len(turn.frames) for turn in TRACE.turns]
+    assert set(said.rstrip(".").split("; ")) == {
+        "1 of 3 runs pass the filters",
+        "1 not: a label is not the known one",
+        "1 not: a video cannot be read",
+    }
+
+
+def test_an_evaluation_is_learnt_from_and_what_is_called_traces(tmp_path: Path) -> None:
+    assert len(kept(evaluation(tmp_path))[0]) == 1
+    (tmp_path / "evaluation" / "run.json").unlink()
+    assert open_ready_runs(str(tmp_path / "evaluation")) is None
+    assert len(kept(f"traces:{tmp_path / 'evaluation'}")[0]) == 1
+
+
+def test_labels_of_an_evaluated_data_set_count_before_the_judges(tmp_path: Path) -> None:
+    (tmp_path / TRACES).mkdir()
+    shutil.copy(EXAMPLE / "trace.json", tmp_path / TRACES / "id.json")
+    (tmp_path / "run.json").touch()
+    for labels, passed in ((OTHER, 0), (LABELS, 1)):
+        pair = EvaluationPair("id", 1, TRACE.started.prompt, *map(str, VIDEOS), labels)
+        (tmp_path / RESULTS).write_bytes(to_line(result_of(pair, TRACE, "traces/id.json")))
+        assert len(kept(tmp_path)[0]) == passed
+
+
+def test_labels_outside_the_scope_are_learnt_where_a_person_says_so(tmp_path: Path) -> None:
+    shutil.copytree(EXAMPLE, tmp_path / "run")
+    outside = replace(TRACE, finished=replace(TRACE.finished, verdict=None, outside_scope=True))
+    for said, why in (
+        (None, "no label of the pair is known"),
+        (OTHER, "a label is not the known one"),
+        (LABELS, ""),
+    ):
+        vote = said and Vote(datetime(2026, 1, 1, tzinfo=UTC), said)
+        (tmp_path / "run" / "trace.json").write_bytes(to_json(replace(outside, vote=vote)))
+        rollouts, told = kept(tmp_path)
+        assert [rollout.run.whole_answer for rollout in rollouts] == ([] if why else [LABELS])
+        assert why in told
+
+
+def test_a_teachers_folder_says_which_pairs_it_was_given(tmp_path: Path) -> None:
+    job = TeacherJob("script", "drawn:3")
+    list(run_teacher(PAIRS, range(2), SCRIPTED, job, tmp_path / "taught"))
+    rollouts, _ = kept(tmp_path / "taught")
+    assert [each.pair.truth for each in rollouts] == [PAIRS.drawn(n).verdict for n in range(2)]
+    assert len(kept(tmp_path / "taught", most=1)[0]) == 1
+    assert taught_pairs(str(tmp_path / "taught")) == "drawn:3"
+    list(run_teacher(PAIRS, range(1), SCRIPTED, TeacherJob("script", ""), tmp_path / "inner"))
+    with pytest.raises(BadInput, match="does not say which pairs"):
+        taught_pairs(str(tmp_path / "inner"))
+
+
+def test_pairs_alone_are_no_runs(tmp_path: Path) -> None:
+    (tmp_path / "pairs.csv").write_text("video1,video2,prompt,OA\n")
+    files = (tmp_path / "pairs.csv", tmp_path / "gone", write_rows(tmp_path, published_rl()))
+    for data in ("drawn:1", *files):
+        assert open_ready_runs(str(data)) is None

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import Trainer
 
 from tests.backends.support.random_model import small_config, write_random_checkpoint
 from tests.support.by_heart import learn_by_heart
@@ -48,38 +45,17 @@ def random_judge(folder: Path, vocabulary: str = "built-in") -> Path:
     return folder
 
 
-def taught_judge(
-    source: Path, rollouts: Sequence[Rollout], folder: Path, slack: float = 0.3
-) -> Path:
+def taught_judge(source: Path, rollouts: Sequence[Rollout], folder: Path) -> Path:
     """The judge of `source` after it learnt rollouts of one pair by heart."""
     opened = open_for_training(str(source))
     loaded = TransformersBackend(opened, "taught").loaded
     rows = [row for rollout in rollouts for row in token_rows(rollout, loaded)]
     batch = collate(rows, loaded, loaded.vision.encode)
     model = freeze_vision(opened.model)
-    learn_by_heart(model, batch, learning_rate=3e-3, slack=slack)
+    learn_by_heart(model, batch, learning_rate=3e-3, slack=0.3)
     folder.mkdir(parents=True, exist_ok=True)
     save_judge(model, str(source), folder)
     return folder
-
-
-@contextmanager
-def kept_gradients() -> Iterator[list[torch.Tensor]]:
-    """Of all that learns, as they were before the last step of a transformers trainer that ran within."""
-    gradients: list[torch.Tensor] = []
-    create = Trainer.create_optimizer
-
-    def keep(model: torch.nn.Module) -> None:
-        gradients[:] = [each.grad.clone() for each in model.parameters() if each.grad is not None]
-
-    def created(trainer: Any, *more: Any) -> Any:
-        optimizer = create(trainer, *more)
-        optimizer.register_step_pre_hook(lambda *_: keep(trainer.model))
-        return optimizer
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Trainer, "create_optimizer", created)
-        yield gradients
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
@@ -89,3 +65,10 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
         for path in sorted(folder.glob("*.safetensors"))
         for name, value in load_file(path).items()
     }
+
+
+def moved_weights(first: Path, second: Path) -> set[str]:
+    """The names of the weights in which two checkpoints differ."""
+    one, two = weights(first), weights(second)
+    assert one.keys() == two.keys()
+    return {name for name in one if not torch.equal(one[name], two[name])}

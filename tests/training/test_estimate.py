@@ -1,0 +1,105 @@
+"""What a training of the 7B takes, told before anything is rented."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+import vrthinker_core.training as room
+from vrthinker_core.backends.built_in import NANO
+from vrthinker_core.training.config import changed_config, preset_config
+from vrthinker_core.training.estimate import (
+    TrainingEstimate,
+    TrainingPlan,
+    config_plan,
+    estimate,
+    model_shape,
+)
+from vrthinker_core.training.run_folder import TrainedStage
+
+SHAPE = model_shape()
+RECIPES = sorted((Path(room.__file__).parent / "recipes").glob("*.yaml"))
+
+
+def test_the_7b_is_counted_as_its_maker_counts_it() -> None:
+    assert SHAPE.weights == pytest.approx(8.29e9, rel=0.005)
+    assert (SHAPE.layers, SHAPE.kv) == (28, 1024)
+
+
+def test_a_checkpoint_is_counted_from_its_configuration() -> None:
+    from safetensors.torch import load_file
+
+    shards = [load_file(path) for path in NANO.glob("*.safetensors")]
+    stored = sum(value.numel() for shard in shards for value in shard.values())
+    assert model_shape(NANO).weights == stored == 7_671_296
+
+
+@pytest.mark.parametrize(
+    ("stage", "changes", "gpus", "gib", "hours", "counted"),
+    [
+        ("cold-start", [], 8, 20.6, [0.1], (1200, 0, 5, 256)),
+        ("cold-start", [], 1, 122.1, [0.9], (1200, 0, 38, 32)),
+        ("rejection", [], 8, 20.6, [1.9, 9.2], (20_000, 160_000, 79, 256)),
+        ("rejection", ["rejection.most=null"], 8, 20.6, [3.8, 9.2], (40_000, 160_000, 157, 256)),
+        ("grpo", ["grpo.trl.vllm=colocate"], 8, 48.5, [19.0, 8.8], (512, 0, 300, 512)),
+        ("grpo", ["grpo.trl.vllm=server"], 8, 24.5, [19.0, 8.8], (512, 0, 300, 512)),
+        ("grpo", ["grpo.trl.lora=64"], 8, 160.8, [15.6, 8.8], (512, 0, 300, 512)),
+    ],
+)
+def test_a_plan_takes_so_much_memory_time_and_so_many_steps(
+    stage: TrainedStage,
+    changes: list[str],
+    gpus: int,
+    gib: float,
+    hours: list[float],
+    counted: tuple[int, ...],
+) -> None:
+    plan = config_plan(stage, changed_config(preset_config("7b"), changes), gpus)
+    found = estimate(SHAPE, plan)
+    assert (round(found.gib, 1), [round(time, 1) for _, time in found.hours]) == (gib, hours)
+    assert (found.verdict == "fits") == (gib < 72)
+    assert (plan.rollouts, plan.played, plan.optimizer_steps, plan.step_rows) == counted
+    steps = next(line.split() for line in found.lines() if "optimizer steps" in line)
+    assert steps == f"optimizer steps {counted[2]} of {counted[3]} rows each".split()
+
+
+def test_weights_gradients_and_optimizer_are_sixteen_bytes_a_weight() -> None:
+    found = dict(estimate(SHAPE, TrainingPlan("cold-start", gpus=1, frozen_vision=False)).memory)
+    bytes_ = 2**30 * sum(found[name] for name in ("weights", "gradients", "optimizer"))
+    assert bytes_ == pytest.approx(16 * SHAPE.weights)
+
+
+def planned(*changes: str) -> TrainingEstimate:
+    """Of GRPO with the paper's sizes."""
+    return estimate(SHAPE, config_plan("grpo", changed_config(preset_config("7b"), changes), 8))
+
+
+def test_a_share_too_small_for_the_weights_and_one_conversation_does_not_fit() -> None:
+    for change in ("grpo.trl.vllm_memory=0.2", f"grpo.trl.tokens={16_384 + 100_000}"):
+        assert "raise grpo.trl.vllm_memory" in planned("grpo.trl.vllm=colocate", change).verdict
+
+
+def test_without_vllm_a_gpu_generates_all_its_rollouts_of_a_step_at_once() -> None:
+    alone, fewer = planned("grpo.trl.lora=64"), planned("grpo.trl.lora=64", "grpo.pairs=8")
+    caches = [dict(each.memory)["KV cache of rollouts"] for each in (alone, fewer)]
+    assert caches[0] * 2**30 == 64 * alone.plan.tokens * 28 * 1024 * 2
+    assert caches[1] == pytest.approx(caches[0] / 8)
+    assert "set grpo.trl.vllm, or take more GPUs or fewer grpo.pairs" in alone.verdict
+    assert fewer.verdict == "fits"
+    assert planned("grpo.trl.lora=64", "grpo.trl.vllm=colocate").verdict == "fits"
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_accelerate_reads_the_recipe(path: Path) -> None:
+    from accelerate.commands.config.config_args import load_config_from_file
+    from transformers.models.qwen2_5_vl import modeling_qwen2_5_vl as modeling
+
+    config = load_config_from_file(str(path))
+    told = yaml.safe_load(path.read_text("utf-8"))
+    assert config.num_processes == told["num_processes"] == 8 * told["num_machines"]
+    assert config.mixed_precision == "bf16"
+    fsdp = told.get("fsdp_config", {})  # The layers that are spread are those of the model
+    layers = fsdp.get("fsdp_transformer_layer_cls_to_wrap", "").split(",")
+    assert all(hasattr(modeling, name) for name in layers if name)

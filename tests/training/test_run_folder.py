@@ -1,0 +1,269 @@
+"""The folder of a training run, which no other run overwrites, and its configuration, read back exactly or refused in one sentence."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import time
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from vrthinker_core.errors import BadInput
+from vrthinker_core.training.config import (
+    CONFIG as CONFIG_FILE,
+    PresetName,
+    TrainConfig,
+    changed_config,
+    config_json,
+    parse_config,
+    preset_config,
+    read_config,
+)
+from vrthinker_core.training.run_folder import (
+    TimeBudget,
+    TrainingRun,
+    config_difference,
+    new_checkpoint,
+    open_run_folder,
+    read_state,
+)
+
+CONFIG = preset_config("nano")
+RUN = TrainingRun("grpo", "nano", "drawn", digest="1")
+
+
+def begin(out: Path) -> None:
+    with open_run_folder(out, RUN, CONFIG, resume=False):
+        (out / "metrics.jsonl").write_text("a step\n")
+
+
+def check_refused(
+    out: Path, said: str, run: TrainingRun = RUN, config: TrainConfig = CONFIG, resume: bool = True
+) -> None:
+    refused = pytest.raises(BadInput, match=re.escape(said))
+    with refused, open_run_folder(out, run, config, resume=resume):
+        raise AssertionError
+
+
+def files(folder: Path) -> list[tuple[str, bytes]]:
+    return sorted((path.name, path.read_bytes()) for path in folder.iterdir() if path.is_file())
+
+
+def test_a_new_folder_says_what_it_is(tmp_path: Path) -> None:
+    out = tmp_path / "deep" / "run"
+    with open_run_folder(out, RUN, CONFIG, resume=True) as folder:
+        curves = folder.state.curves
+        assert folder.state == replace(RUN, starts=1, curves=curves)
+    with open_run_folder(out, RUN, CONFIG, resume=True) as folder:
+        assert folder.state == replace(RUN, starts=2, seconds=folder.state.seconds, curves=curves)
+
+
+def test_no_other_run_has_its_curves_and_it_keeps_them(tmp_path: Path) -> None:
+    names = set()
+    for out in (tmp_path / "a" / "run", tmp_path / "b" / "run"):
+        for _ in range(2):
+            shutil.rmtree(out, ignore_errors=True)
+            begin(out)
+            names.add(read_state(out).curves)
+        with open_run_folder(out, RUN, CONFIG, resume=True) as folder:
+            assert folder.state.curves in names
+    assert len(names) == 4
+
+
+def test_all_starts_count_until_the_run_is_done(tmp_path: Path) -> None:
+    with suppress(ZeroDivisionError), open_run_folder(tmp_path, RUN, CONFIG, resume=True):
+        time.sleep(0.02)
+        raise ZeroDivisionError
+    first = read_state(tmp_path).seconds
+    with open_run_folder(tmp_path, RUN, CONFIG, resume=True) as folder:
+        time.sleep(0.02)
+        with new_checkpoint(folder):
+            pass
+    second = read_state(tmp_path).seconds
+    with open_run_folder(tmp_path, RUN, CONFIG, resume=True):
+        time.sleep(0.02)
+    assert 0 < first < second == read_state(tmp_path).seconds
+
+
+@pytest.mark.parametrize(
+    ("run", "changes", "said"),
+    [
+        (RUN, [], "holds this run already: go on with --resume"),
+        (replace(RUN, stage="rejection"), [], "holds a run of the stage grpo, not rejection"),
+        (replace(RUN, model="other"), [], "with model 'nano' instead of 'other'"),
+        (replace(RUN, data="rows.csv"), [], "with data 'drawn' instead of 'rows.csv'"),
+        (replace(RUN, digest="2"), [], "drawn holds other pairs than when the run"),
+        (RUN, ["grpo.samples=7"], "with grpo.samples 8 instead of 7"),
+    ],
+)
+def test_others_are_refused(
+    run: TrainingRun, changes: list[str], said: str, tmp_path: Path
+) -> None:
+    begin(tmp_path)
+    before = files(tmp_path)
+    for resume in (False, True) if run != RUN or changes else (False,):
+        check_refused(tmp_path, said, run, changed_config(CONFIG, changes), resume=resume)
+    assert files(tmp_path) == before
+
+
+def test_a_run_that_has_kept_nothing_makes_way_for_another(tmp_path: Path) -> None:
+    with open_run_folder(tmp_path, RUN, CONFIG, resume=False):
+        (tmp_path / "metrics.jsonl").touch()
+    other, config = replace(RUN, data="rows.csv"), changed_config(CONFIG, ["grpo.steps=7"])
+    with open_run_folder(tmp_path, other, config, resume=False) as folder:
+        assert (folder.state.data, folder.state.starts) == ("rows.csv", 2)
+        assert read_config(tmp_path) == config
+
+
+def test_a_folder_with_other_files_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "holiday.jpg").write_bytes(b"x")
+    check_refused(tmp_path, "holds other files")
+    assert [path.name for path in tmp_path.iterdir()] == ["holiday.jpg"]
+
+
+def test_one_process_at_a_time(tmp_path: Path) -> None:
+    with open_run_folder(tmp_path, RUN, CONFIG, resume=False):
+        check_refused(tmp_path, "Another process")
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"stage": "grpo", "model": 3}'])
+def test_a_damaged_state_and_a_stage_that_is_gone_are_refused(text: str, tmp_path: Path) -> None:
+    begin(tmp_path)
+    (tmp_path / "state.json").write_text(text)
+    check_refused(tmp_path, "is damaged")
+    (tmp_path / "base").mkdir()
+    check_refused(tmp_path, "holds a run with the stage base, which is gone")
+
+
+def test_a_run_that_is_done_has_no_further_steps(tmp_path: Path) -> None:
+    longer = changed_config(CONFIG, ["grpo.steps=200"])
+    begin(tmp_path)
+    with open_run_folder(tmp_path, RUN, longer, resume=True) as folder:
+        assert read_config(tmp_path).grpo.steps == 200
+        with new_checkpoint(folder):
+            pass
+    said = "a run that is done, with grpo.steps=200: begin another one from its result"
+    check_refused(tmp_path, said)
+    with open_run_folder(tmp_path, RUN, longer, resume=True) as folder:
+        assert folder.state.done
+
+
+def test_the_result_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
+    with open_run_folder(tmp_path, RUN, CONFIG, resume=False) as folder:
+        with suppress(KeyError), new_checkpoint(folder) as made:
+            (made / "model.safetensors").write_bytes(b"half")
+            raise KeyError
+        assert not folder.result.exists()
+        assert not folder.state.done
+        with new_checkpoint(folder) as made:
+            (made / "model.safetensors").write_bytes(b"whole")
+        assert [path.read_bytes() for path in folder.result.iterdir()] == [b"whole"]
+        assert folder.state.done
+
+
+def test_a_sitting_is_over_when_somebody_says_so_or_its_share_of_time_is_up() -> None:
+    asked: list[bool] = []
+    budget = TimeBudget(lambda: bool(asked))
+    assert budget.deadline is None
+    assert not budget.part(0.1).over
+    asked.append(True)
+    assert budget.over
+    assert budget.part(0.5).over
+    deadline = TimeBudget(deadline=time.monotonic() + 600).part(0.25).deadline
+    assert 100 < deadline - time.monotonic() <= 150
+    assert TimeBudget(deadline=time.monotonic()).over
+    assert TimeBudget(deadline=time.monotonic()).part(0.5).over
+
+
+@pytest.mark.parametrize("name", get_args(PresetName))
+def test_what_is_written_is_read_back_exactly(name: PresetName, tmp_path: Path) -> None:
+    config = changed_config(preset_config(name), ["settings.window=all", "grpo.clip=0.3", "seed=7"])
+    (tmp_path / CONFIG_FILE).write_text(config_json(config), "utf-8")
+    assert read_config(tmp_path) == config
+    assert config_difference(read_config(tmp_path), config) == ""
+
+
+def test_the_large_preset_has_the_papers_figures() -> None:
+    config = preset_config("7b")
+    cold, own, grpo = config.cold_start.sft, config.rejection.sft, config.grpo
+    assert cold.optimizer.learning_rate == own.optimizer.learning_rate == 1.5e-6
+    assert (cold.optimizer.warm_up, cold.accumulation) == (0.2, 32)
+    assert (grpo.pairs, grpo.samples, grpo.steps, grpo.kl) == (64, 8, 300, 0.01)
+    assert grpo.optimizer.learning_rate == 1e-6
+    small = preset_config("nano").grpo  # A higher rate destroyed a judge
+    assert small.optimizer.learning_rate <= 1e-4
+    assert small.optimizer.warm_up > 0
+    assert (small.steps >= 100, small.pairs * small.samples >= 64) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("grpo.stepps=3", "names no setting: write name=value with one of optimizer, pairs"),
+        ("steps", "names no setting"),
+        ("grpo.steps=many", "grpo.steps: input should be a valid integer"),
+        ("grpo.steps=0", "grpo.steps: input should be greater than or equal to 1"),
+        ("grpo=3", "grpo: input should be an object"),
+        ("settings.temperature=3", "must lie between 0 and 2"),
+        ("settings.max_turns=3.5", "must be a whole number"),
+        ("settings.max_turns=true", "must be a whole number"),
+        ("settings.max_turns=NaN", "must be a whole number"),
+        ("grpo.optimizer.schedule=steep", "'constant' or 'cosine'"),
+        ("grpo.clip=NaN", "grpo.clip"),
+        ("grpo.optimizer.max_grad_norm=1e999", "input should be a finite number"),
+        ("grpo.weights.overall=5", "grpo.weights.overall: input should be less than or equal to 1"),
+    ],
+)
+def test_a_change_that_means_nothing_is_refused(change: str, said: str) -> None:
+    with pytest.raises(BadInput, match=said.replace("(", r"\(")) as caught:
+        changed_config(preset_config("nano"), [change])
+    assert "\n" not in str(caught.value)
+
+
+def test_settings_of_a_run_are_read_as_everywhere() -> None:
+    changes = "settings.max_turns=3.0 settings.window=2 settings.swap=true"
+    changed = changed_config(preset_config("nano"), changes.split())
+    expected = replace(preset_config("nano").settings, max_turns=3, window=2, swap="on")
+    assert changed.settings == expected
+    assert type(changed.settings.max_turns) is int
+
+
+def test_unknown_keys_are_refused_at_every_depth() -> None:
+    for place in ("", "grpo.", "cold_start.sft.optimizer.", "grpo.weights.", "settings."):
+        values = json.loads(config_json(preset_config("nano")))
+        inner = values
+        for name in place.split(".")[:-1]:
+            inner = inner[name]
+        inner["speed"] = 1
+        with pytest.raises(BadInput, match=re.escape(place) + "speed: there is no such setting"):
+            parse_config(json.dumps(values), "config.json")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", "[" * 100_000, '{"preset": "nano"}'])
+def test_what_is_no_configuration_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(BadInput, match="is no training configuration"):
+        read_config(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("may", "changes"),
+    [
+        (True, "grpo.trl.vllm=server grpo.trl.vllm_url=http://10.0.0.2:8000 grpo.micro_batch=2"),
+        (True, "grpo.trl.vllm_memory=0.5 grpo.shown_every=5 grpo.steps=600 gates.format=0.5"),
+        (False, "gates.pairs=5 grpo.trl.tokens=8192 grpo.samples=4 cold_start.sft.epochs=6"),
+    ],
+)
+def test_a_run_may_go_on_elsewhere_and_longer_but_not_learn_otherwise(
+    may: bool, changes: str
+) -> None:
+    config = preset_config("7b")
+    for change in changes.split():
+        name = "" if may else change.partition("=")[0]
+        difference = config_difference(config, changed_config(config, [change]))
+        assert difference.partition(" ")[0] == name

@@ -1,0 +1,246 @@
+"""Fine-tuning on ready rows: what learns, what stays, and that a training goes on where it was killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+import torch
+from safetensors import SafetensorError
+
+from tests.support.drawn_rollouts import DrawnPairs, answer, look, scripted_rollout
+from tests.support.slow import slow
+from tests.support.waiting import PATIENCE_S
+from tests.training.forks import FORKS
+from tests.training.random_judges import moved_weights, random_judge, weights
+from vrthinker_core.backends.built_in import NANO
+from vrthinker_core.backends.factory import open_backend
+from vrthinker_core.backends.transformers_local import TransformersBackend
+from vrthinker_core.errors import BadInput
+from vrthinker_core.training import sft
+from vrthinker_core.training.config import OptimizerConfig, SftConfig, preset_config
+from vrthinker_core.training.metrics import StepMetrics
+from vrthinker_core.training.rollouts import play
+from vrthinker_core.training.sft import train_sft
+from vrthinker_core.training.token_rows import IGNORED, TokenRow, token_rows
+from vrthinker_core.training.trainer_checkpoints import train_from
+from vrthinker_core.types import Settings
+
+Rows = list[TokenRow]
+Trained = tuple[Path, list[StepMetrics]]
+PAIRS = DrawnPairs(31)
+SFT = SftConfig(OptimizerConfig(1e-3, 0.2), batch=1, accumulation=1, epochs=4 / 3, bf16=False)
+CONFIG = replace(preset_config("nano"), checkpoint_minutes=0.0)
+SELDOM = preset_config("nano")  # Saves no checkpoint in the time of these trainings
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return random_judge(tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.fixture(scope="module")
+def rows(tiny: Path) -> Rows:
+    return example_rows(tiny)
+
+
+@pytest.fixture(scope="module")
+def trained(tiny: Path, rows: Rows, tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    paces: list[StepMetrics] = []
+    return train_sft(rows, tiny, SFT, CONFIG, tmp_path_factory.mktemp("sft"), paces.append), paces
+
+
+def losses(paces: list[StepMetrics]) -> list[float]:
+    """Of the steps but the last: a loss is told with the step after."""
+    return [pace.loss for pace in paces]
+
+
+def played_rows(judge: Path, *looks: Sequence[str]) -> Rows:
+    """A row of each of the first pairs, with these looks before its true labels."""
+    loaded = TransformersBackend.load(str(judge)).loaded
+    pairs = map(PAIRS.pair, range(len(looks)))
+    told = zip(pairs, looks, strict=True)
+    rollouts = [scripted_rollout(pair, *looks, answer(pair.truth)) for pair, looks in told]
+    return [row for rollout in rollouts for row in token_rows(rollout, loaded)]
+
+
+def example_rows(judge: Path) -> Rows:
+    """Three rows, so that an epoch ends within the four steps."""
+    return played_rows(judge, *[[look(3)]] * 3)
+
+
+def stop_at(step: int) -> Any:
+    def report(pace: StepMetrics) -> None:
+        if pace.step == step:
+            raise KeyboardInterrupt
+
+    return report
+
+
+def test_the_tower_learns_where_it_is_not_frozen(
+    tiny: Path, rows: Rows, trained: Trained, tmp_path: Path
+) -> None:
+    learnt = moved_weights(tiny, trained[0])
+    assert learnt
+    assert not any("visual" in name for name in learnt)
+    assert [pace.step for pace in trained[1]] == [1, 2, 3, 4]
+    assert losses(trained[1])[-1] < losses(trained[1])[0]
+    with_tower = train_sft(rows, tiny, SFT, replace(SELDOM, frozen_vision=False), tmp_path)
+    assert any("visual" in name for name in moved_weights(tiny, with_tower))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU multiplies bfloat16")
+@pytest.mark.filterwarnings("ignore:`gradient_checkpointing` is deprecated:FutureWarning")
+@pytest.mark.parametrize("multiplies", [True, False])
+def test_bfloat16_is_used_where_it_is_quick(
+    multiplies: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sft, "multiplies_bfloat16", lambda: multiplies)
+    assert sft.sft_arguments(replace(SFT, bf16=True), CONFIG, tmp_path).bf16 == multiplies
+    assert not sft.sft_arguments(SFT, CONFIG, tmp_path).bf16
+
+
+def test_the_product_opens_and_plays_the_built_in_judge_trained_on(tmp_path: Path) -> None:
+    once = replace(SFT, epochs=1, optimizer=OptimizerConfig(1e-3, 0.0))
+    made = train_sft(example_rows(NANO)[:1], NANO, once, SELDOM, tmp_path)
+    judge = open_backend(f"hf:{made}")
+    (rollout,) = play([PAIRS.pair(5)], judge, Settings(max_new_tokens=16, max_turns=1))
+    assert judge.protocols == open_backend(f"hf:{NANO}").protocols
+    assert rollout.run.turns[0].completion.tokens
+    assert max(path.stat().st_size for path in made.iterdir()) < 9 * 2**20
+    assert moved_weights(made, NANO)
+
+
+def train_until(moment: str, judge: Path, folder: Path) -> None:
+    """Train in a process that is killed as it opens the file `moment`; "" is the end of step 3."""
+
+    def opening(event: str, arguments: tuple[object, ...]) -> None:
+        if event == "open" and moment and str(arguments[0]).endswith(moment):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def report(pace: StepMetrics) -> None:
+        if pace.step == 3 and not moment:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(opening)
+    train_sft(example_rows(judge), judge, SFT, CONFIG, folder, report)
+
+
+@pytest.mark.parametrize(
+    ("moment", "again"),
+    [
+        pytest.param("", [3, 4], marks=slow),
+        pytest.param("checkpoint-3/config.json", [3, 4], marks=slow),
+        ("checkpoint-3/trainer_state.json", [3, 4]),
+        (".model.part/vrthinker.json", [4]),
+    ],
+)
+def test_a_training_ended_by_sigkill_goes_on_from_its_last_whole_checkpoint_to_the_same_weights(
+    moment: str, again: list[int], tiny: Path, rows: Rows, trained: Trained, tmp_path: Path
+) -> None:
+    killed = FORKS.Process(target=train_until, args=(moment, tiny, tmp_path))
+    killed.start()
+    killed.join(PATIENCE_S)
+    assert killed.exitcode == -signal.SIGKILL
+    assert not (tmp_path / "model").exists()
+    paces: list[StepMetrics] = []
+    made = train_sft(rows, tiny, SFT, CONFIG, tmp_path, paces.append)
+    assert [pace.step for pace in paces] == again
+    assert not moved_weights(made, trained[0])
+
+
+def test_a_cut_checkpoint_is_never_gone_on_with(
+    tiny: Path, rows: Rows, trained: Trained, tmp_path: Path
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        train_sft(rows, tiny, SFT, CONFIG, tmp_path, stop_at(4))
+    whole = sorted((tmp_path / "trainer").glob("checkpoint-*"))
+    assert [path.name for path in whole] == ["checkpoint-2", "checkpoint-3"]
+    (whole[-1] / "optimizer.pt").write_bytes(b"half")
+    paces: list[StepMetrics] = []
+    again = train_sft(rows, tiny, SFT, SELDOM, tmp_path, paces.append)
+    assert [pace.step for pace in paces] == [3, 4]
+    assert not moved_weights(again, trained[0])
+
+
+def test_kept_features_give_the_same_loss(
+    tiny: Path, rows: Rows, trained: Trained, tmp_path: Path
+) -> None:
+    paces: list[StepMetrics] = []
+    large = replace(preset_config("7b"), gradient_checkpointing=False)
+    train_sft(rows, tiny, SFT, large, tmp_path, paces.append)
+    assert losses(paces) == pytest.approx(losses(trained[1]), rel=1e-3)
+
+
+def test_how_rows_are_divided_into_passes_changes_no_step(tiny: Path, tmp_path: Path) -> None:
+    rows = played_rows(tiny, *((look(3), look(9), look(1, 2))[:count] for count in range(4)))
+    assert len({sum(label != IGNORED for label in row.labels) for row in rows}) == len(rows)
+    before, found = weights(tiny), []
+    for batch in (4, 1):
+        paces: list[StepMetrics] = []
+        once = SftConfig(OptimizerConfig(1e-4, 0.0), batch, 4 // batch, epochs=1, bf16=False)
+        made = train_sft(rows, tiny, once, preset_config("7b"), tmp_path / str(batch), paces.append)
+        step = [(value - before[name]).flatten() for name, value in weights(made).items()]
+        found.append((losses(paces), torch.cat(step)))
+    (loss, step), (other_loss, other) = found
+    assert other_loss == pytest.approx(loss, rel=1e-4)
+    # AdamW makes a whole step of the smallest gradient, whichever sign rounding gave it
+    assert float((other - step).norm() / step.norm()) < 0.1
+
+
+class LostRequest(OSError):
+    """As TRL's client raises where its server is gone."""
+
+    __module__ = "requests.exceptions"
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (LostRequest("Connection refused"), "vLLM server cannot be reached"),
+        (ConnectionError("Connection refused"), "vLLM server cannot be reached"),
+        (torch.OutOfMemoryError("CUDA out of memory."), "too little memory for a step"),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED"), "too little memory for a step"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "too little memory"),
+        (OSError(28, "No space left on device"), "the disk is full; none is there yet: make room"),
+        (SafetensorError("I/O error: No space left on device (os error 28)"), "the disk is full"),
+        (RuntimeError("PytorchStreamWriter failed writing file data/8"), "a file was cut short"),
+    ],
+)
+def test_an_end_from_outside_is_one_sentence(error: Exception, said: str, tmp_path: Path) -> None:
+    trainer = Mock(is_fsdp_enabled=False, is_deepspeed_enabled=False)
+    trainer.args.output_dir, trainer.train.side_effect = tmp_path, error
+    with pytest.raises(BadInput, match=said):
+        train_from(trainer, None)
+
+
+@pytest.mark.parametrize(
+    ("said", "processes", "threads"),
+    [("3", 1, 3), ("3,1", 1, 3), ("", 10**6, 1), ("0", 10**6, 1), ("many", 10**6, 1)],
+)
+def test_threads_are_as_asked_for(
+    said: str, processes: int, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = torch.get_num_threads()
+    monkeypatch.setenv("OMP_NUM_THREADS", said)
+    try:
+        sft.use_all_cores(processes)
+        assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_another_training_is_not_gone_on_with(tiny: Path, rows: Rows, tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        train_sft(rows, tiny, SFT, CONFIG, tmp_path, stop_at(2))
+    said = f"The checkpoints in {tmp_path} are .* name a new folder with --out"
+    with pytest.raises(BadInput, match=said):
+        train_sft(rows[:2], tiny, SFT, CONFIG, tmp_path)
+    assert (tmp_path / "trainer/checkpoint-1/whole.json").is_file()

@@ -1,0 +1,372 @@
+"""Cold start and rejection sampling as stages: what they learn from, what they are told, what stops them and what stands between them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+import weakref
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+
+from tests.support.drawn_rollouts import look
+from tests.support.file_limit import file_limit
+from tests.training.random_judges import random_judge
+from tests.training.test_teacher import PAIRS, SCRIPTED
+from tests.training.test_token_rows import ANSWER, labelled
+from vrthinker_core import ScriptedBackend
+from vrthinker_core.backends.built_in import NANO
+from vrthinker_core.backends.checkpoint import open_checkpoint
+from vrthinker_core.backends.checkpoint_files import MARKER
+from vrthinker_core.errors import BadInput
+from vrthinker_core.training.cold_start import Teacher
+from vrthinker_core.training.config import GateConfig, TrainConfig, changed_config, preset_config
+from vrthinker_core.training.grpo import grpo_arguments
+from vrthinker_core.training.metrics import StepMetrics, read_metrics
+from vrthinker_core.training.outcome_file import read_outcomes
+from vrthinker_core.training.pair_set import DrawnPairSet, PairSet
+from vrthinker_core.training.pipeline import (
+    PARTS,
+    HeldOutFigures,
+    Split,
+    TrainingData,
+    measure_judge,
+    part_of,
+    pass_gate,
+    require_training_memory,
+    train_all,
+    train_stage,
+)
+from vrthinker_core.training.rollouts import LabelledPair
+from vrthinker_core.training.run_folder import (
+    TimeBudget,
+    TrainedStage,
+    TrainingRun,
+    open_run_folder,
+)
+from vrthinker_core.training.sft import sft_arguments
+from vrthinker_core.training.sft_data import SftData, open_ready_runs
+from vrthinker_core.training.teacher import BackendOfPair, TeacherJob, run_teacher
+from vrthinker_core.types import Preference, Settings, Verdict
+from vrthinker_core.ui.runs_tab import TraceFiles
+
+RUN = TrainingRun("cold-start", "nano", "drawn:3")
+FEW = (
+    "settings.max_new_tokens=24 cold_start.traces=2 cold_start.sft.batch=1 cold_start.sft.epochs=1 "
+    "checkpoint_minutes=0.000001"
+)
+SURE = (
+    "settings.max_new_tokens=512 settings.max_turns=1 rejection.samples=1 rejection.temperature=0.1"
+)
+CONFIG = changed_config(preset_config("nano"), FEW.split())
+
+
+Learn = Callable[..., Path | None]
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return random_judge(tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.fixture(scope="module")
+def learn(tiny: Path) -> Learn:
+    """Run a stage in its folder."""
+
+    def learn_stage(
+        out: Path,
+        data: TrainingData,
+        time_budget: TimeBudget | None = None,
+        model: Path = tiny,
+        config: TrainConfig = CONFIG,
+        stage: TrainedStage = "cold-start",
+    ) -> Path | None:
+        with open_run_folder(out, replace(RUN, stage=stage), config, resume=True) as folder:
+            return train_stage(stage, str(model), data, config, folder, time_budget or TimeBudget())
+
+    return learn_stage
+
+
+def taught(folder: Path, runs: int) -> SftData | None:
+    list(run_teacher(PAIRS, range(runs), SCRIPTED, TeacherJob("s", "drawn:3"), folder))
+    return open_ready_runs(str(folder))
+
+
+def test_a_teachers_folder_is_learnt_from(learn: Learn, tmp_path: Path) -> None:
+    said: list[str] = []
+    data = TrainingData("taught", PAIRS, ready=taught(tmp_path / "taught", 2))
+    made = learn(tmp_path / "run", data, time_budget=TimeBudget(say=said.append))
+    assert made == tmp_path / "run" / "checkpoint"
+    rows = "Rows to learn from: 2, in 2 optimizer steps of 1."
+    assert said == ["2 of 2 runs pass the filters.", rows]
+    steps = read_metrics(tmp_path / "run")
+    assert [step.step for step in steps] == [1, 2]
+    assert all(step.loss > 0 and step.learning_rate is not None for step in steps)
+    kept = [row for _, row in TraceFiles(tmp_path / "run" / "rollouts").news() if row is not None]
+    names = [f"cold-start-step-00002-sample-{number}.json" for number in (0, 1)]
+    assert [row.told["source"] for row in kept] == names
+
+
+KNOWN = TrainingData("drawn:3", PAIRS, Teacher("scripted", lambda: SCRIPTED))
+
+
+def test_of_ready_runs_those_of_held_out_pairs_are_not_learnt(learn: Learn, tmp_path: Path) -> None:
+    said: list[str] = []
+    few = Split(PAIRS, numbers=(0, 1, 2, 3))
+    data = TrainingData("taught", few, ready=taught(tmp_path / "taught", 4))
+    config = changed_config(CONFIG, ["cold_start.traces=4"])
+    learn(tmp_path / "run", data, TimeBudget(say=said.append), config=config)
+    assert said[0] == "3 of 4 runs pass the filters; 1 not: its pair is held out to measure with."
+
+
+def test_a_hopeless_teacher_is_given_up(
+    learn: Learn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent = ScriptedBackend(["No."], protocol="paired")
+    monkeypatch.setattr("vrthinker_core.training.cold_start.HOPELESS", 3)
+    with pytest.raises(BadInput, match="No run passes the filters"):
+        learn(tmp_path, TrainingData("drawn:3", PAIRS, Teacher("wrong", lambda: silent)))
+    assert not (tmp_path / "checkpoint").exists()
+
+
+def test_a_teacher_is_there_only_while_it_plays(learn: Learn, tmp_path: Path) -> None:
+    opened: list[Callable[[], object]] = []
+    there: list[tuple[str, bool]] = []
+
+    def teacher() -> BackendOfPair:
+        judge = partial(SCRIPTED)
+        opened.append(weakref.ref(judge))
+        return judge
+
+    def tell(step: StepMetrics, _: int) -> None:
+        there.append((step.stage, opened[0]() is not None))
+
+    data = TrainingData("drawn:3", PAIRS, Teacher("mine", teacher))
+    assert learn(tmp_path, data, TimeBudget(tell=tell))
+    assert dict(there) == {"teacher": True, "rows": False, "cold-start": False}
+
+
+def concat(number: int) -> ScriptedBackend:
+    """Knows the pair, and speaks concat."""
+    said = ", ".join(f"{name}={n}" for name, n in PAIRS.drawn(number).verdict.labels.items())
+    text = f"<snapshot>a</snapshot><think>b</think><final answer>{said}</final answer>"
+    return ScriptedBackend([text], protocol="concat")
+
+
+SPEAKS_CONCAT = TrainingData("drawn:3", PAIRS, Teacher("concat", lambda: concat))
+
+
+@pytest.mark.parametrize("protocols", [None, [], ["paired"]])
+def test_a_model_learns_the_protocols_that_it_names_or_where_it_names_none_those_of_its_runs(
+    protocols: list[str] | None, learn: Learn, tiny: Path, tmp_path: Path
+) -> None:
+    model = Path(shutil.copytree(tiny, tmp_path / "model"))
+    if protocols is not None:
+        (model / MARKER).write_text(json.dumps({"protocol": protocols}), "utf-8")
+    if protocols:
+        with pytest.raises(BadInput, match="speaks concat, and the model was made for paired"):
+            learn(tmp_path / "run", SPEAKS_CONCAT, model=model)
+    else:
+        made = learn(tmp_path / "run", SPEAKS_CONCAT, model=model)
+        assert open_checkpoint(str(made)).marker.protocols == ("concat",)
+
+
+def no_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is time for one run in each sitting, and none for a second."""
+    for share in ("cold_start.TEACHER_SHARE", "rejection.SAMPLES_SHARE"):
+        monkeypatch.setattr(f"vrthinker_core.training.{share}", 0.0)
+
+
+@pytest.mark.parametrize("stage", ["cold-start", "rejection"])
+def test_an_end_before_a_run_is_kept_is_told(
+    learn: Learn, stage: TrainedStage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    no_time_left(monkeypatch)
+    changes = "settings.max_new_tokens=8 settings.max_turns=1 rejection.samples=1"
+    silent = ScriptedBackend(["No."], protocol="paired")
+    data = TrainingData("drawn:3", PAIRS, Teacher("wrong", lambda: silent))
+    budget = TimeBudget(deadline=time.monotonic() + 3600)
+    said = "in the time that there was for playing: go on with --resume and more --minutes"
+    with pytest.raises(BadInput, match=said):
+        learn(tmp_path, data, budget, config=changed_config(CONFIG, changes.split()), stage=stage)
+
+
+def test_in_half_a_minute_there_is_no_gate_and_no_further_stage(tiny: Path, tmp_path: Path) -> None:
+    said: list[str] = []
+    limited = TimeBudget(deadline=time.monotonic() + 20, say=said.append)
+    with open_run_folder(tmp_path, replace(RUN, stage="all"), CONFIG, resume=True) as folder:
+        assert train_all(str(tiny), KNOWN, CONFIG, folder, limited) == folder.result
+    assert open_checkpoint(str(tmp_path / "checkpoint"))
+    assert said[-1] == "No time is left for rejection: train on from the result, with --model."
+    assert not (tmp_path / "cold-start" / "held-out.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("stage", "runs", "changes"),
+    [
+        ("cold-start", "teacher", "settings.max_new_tokens=24 cold_start.sft.epochs=3"),
+        ("rejection", "samples", f"{SURE} rejection.pairs=3 rejection.sft.epochs=3"),
+    ],
+)
+def test_a_timed_stage_that_was_killed_as_it_learnt_goes_on_from_the_same_runs(
+    learn: Learn,
+    stage: TrainedStage,
+    runs: str,
+    changes: str,
+    tiny: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config, model = changed_config(CONFIG, changes.split()), NANO if runs == "samples" else tiny
+    heard: list[StepMetrics] = []
+
+    def sitting(killed_at: int) -> Path | None:
+        def tell(step: StepMetrics, _: int) -> None:
+            if (step.stage, step.step) == (stage, killed_at):
+                raise KeyboardInterrupt
+            heard.append(step)
+
+        budget = TimeBudget(deadline=time.monotonic() + 3600, tell=tell)
+        return learn(tmp_path, KNOWN, budget, model=model, config=config, stage=stage)
+
+    no_time_left(monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        sitting(killed_at=2)
+    assert [outcome.kept for outcome in read_outcomes(tmp_path / runs)] == [True]
+    heard.clear()
+    assert sitting(killed_at=0) == tmp_path / "checkpoint"
+    assert [step.step for step in heard if step.stage == stage] == [2, 3]
+    assert len(read_outcomes(tmp_path / runs)) == 1
+
+
+def test_of_its_own_runs_a_judge_learns_from_so_many_at_most(learn: Learn, tmp_path: Path) -> None:
+    said: list[str] = []
+    changes = f"{SURE} settings.max_turns=4 rejection.pairs=3 rejection.most=2"
+    budget, data = TimeBudget(say=said.append), TrainingData("drawn:3", PAIRS)
+    config = changed_config(CONFIG, changes.split())
+    assert learn(tmp_path, data, budget, model=NANO, config=config, stage="rejection")
+    assert said[0].startswith("3 of 3 runs kept")
+    assert any(line.startswith("2 runs chosen to learn from") for line in said)
+
+
+def test_a_disk_that_fills_leaves_the_last_good_checkpoint(learn: Learn, tmp_path: Path) -> None:
+    heard: list[str] = []
+    stopped = TimeBudget(
+        lambda: "cold-start" in heard, tell=lambda step, _: heard.append(step.stage)
+    )
+    assert learn(tmp_path, KNOWN, time_budget=stopped) is None
+    kept = tmp_path / "checkpoints" / "trainer"
+    assert [path.name for path in kept.glob("checkpoint-*")] == ["checkpoint-1"]
+    with file_limit(2**18), pytest.raises(BadInput, match=r"^[^\n]*annot[^\n]*$"):
+        learn(tmp_path, KNOWN)
+    assert (kept / "checkpoint-1" / "whole.json").is_file()
+    assert learn(tmp_path, KNOWN) == tmp_path / "checkpoint"
+
+
+@pytest.mark.parametrize(
+    ("stage", "change"), [("cold-start", "frozen_vision=false"), ("grpo", "grpo.kl=0.01")]
+)
+def test_too_little_memory_is_said_before_anything_is_played(
+    learn: Learn, stage: TrainedStage, change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = 2**30 + 60 * 2**20
+    monkeypatch.setattr("vrthinker_core.training.pipeline.available_memory", lambda _: free)
+    require_training_memory(str(NANO), reference=False, frozen_vision=True)  # else it is too little
+    with pytest.raises(BadInput, match=r"takes about 1\.\d GiB of memory, and 1\.\d GiB are free"):
+        learn(tmp_path, KNOWN, model=NANO, config=changed_config(CONFIG, [change]), stage=stage)
+    assert not (tmp_path / "teacher").exists()
+
+
+@pytest.mark.filterwarnings("ignore:`gradient_checkpointing` is deprecated:FutureWarning")
+def test_what_the_optimizer_is_told_reaches_every_trainer(tmp_path: Path) -> None:
+    changes = (
+        'learning_rate=0.003 warm_up=0.25 schedule="constant" beta2=0.9 weight_decay=0.2 '
+        "max_grad_norm=0.3"
+    )
+    told = [f"grpo.optimizer.{change}" for change in changes.split()]
+    config = changed_config(preset_config("7b"), [*told, "grpo.bf16=false"])
+    sft = replace(config.cold_start.sft, optimizer=config.grpo.optimizer)
+    for given in (sft_arguments(sft, config, tmp_path), grpo_arguments(config, 8192, tmp_path)):
+        assert (given.learning_rate, given.warmup_steps) == (0.003, 0.25)
+        assert given.lr_scheduler_type == "constant_with_warmup"
+        assert (given.adam_beta2, given.weight_decay, given.max_grad_norm) == (0.9, 0.2, 0.3)
+        assert given.gradient_checkpointing
+
+
+GATES = GateConfig(pairs=3, samples=2)
+
+
+JUDGE = ScriptedBackend([look(1), ANSWER], protocol="paired")
+
+
+def few(size: int, make: Callable[[int], LabelledPair] = labelled) -> PairSet:
+    """A finite set of pairs, made from their numbers."""
+    return Mock(size=size, pair=make)
+
+
+def test_of_known_labels_all_must_be_right() -> None:
+    """The judge always says tie; what is not known is not compared."""
+    tied = [set(labelled(number).truth.labels.values()) == {0} for number in range(60)]
+    chosen = [tied.index(True), *[number for number in range(60) if not tied[number]][:2]]
+    figures = measure_judge(JUDGE, few(3, lambda n: labelled(chosen[n])), Settings(), GATES)
+    assert figures == HeldOutFigures(3, 2, 1.0, pytest.approx(1 / 3), pytest.approx(1 / 3))
+    tie, first = Preference.TIE, Preference.FIRST
+    truths = (Verdict(OA=tie), Verdict(OA=first, TA=tie), Verdict())
+    pairs = few(3, lambda number: replace(labelled(number), truth=truths[number]))
+    assert measure_judge(JUDGE, pairs, Settings(), GATES) == figures
+
+
+def test_a_pair_that_cannot_be_played_does_not_count() -> None:
+    def one_too_long(number: int) -> LabelledPair:
+        return replace(labelled(number), prompt="word " * (1 if number else 9000))
+
+    judge = replace(JUDGE, context_length=8000)
+    assert measure_judge(judge, few(3, one_too_long), Settings(), GATES).pairs == 2
+    with pytest.raises(BadInput, match=r"No held-out pair can be played\. The conversation has 11"):
+        measure_judge(judge, few(1, one_too_long), Settings(), GATES)
+
+
+@pytest.mark.parametrize(
+    ("figures", "why", "gate"),
+    [
+        ((0.0, 0.3, 0.8), r"0\.00 of the rollouts .* and 0\.95 are needed", "format"),
+        ((1.0, 0.3, 0.31), r"pass@8 is 0\.31 and mean@1 0\.30", "headroom"),
+    ],
+)
+def test_what_a_gate_stops_may_go_on(
+    figures: tuple[float, float, float], why: str, gate: str
+) -> None:
+    pass_gate(HeldOutFigures(64, 8, 0.95, 0.27, 0.83), GATES, "nano")
+    on = rf"--model out/model --out .* go on with --resume and a lower gate \(--set gates\.{gate}=…\)"
+    with pytest.raises(BadInput, match=f"{why}.*{on}"):
+        pass_gate(HeldOutFigures(64, 8, *figures), GATES, "out/model")
+    silent = ScriptedBackend(["I like the first one."], protocol="paired")
+    assert measure_judge(silent, DrawnPairSet(0), Settings(max_turns=2), GATES).format == 0
+
+
+@pytest.mark.parametrize("size", [2, 5, 40, 5000])
+def test_no_stage_sees_what_is_held_out(size: int) -> None:
+    parts = {name: part_of(few(size), name, 64).numbers for name in PARTS}
+    held, trained = set(parts["held-out"] or ()), set(parts["grpo"] or ())
+    assert held
+    assert not held & trained
+    assert held | trained == set(range(size))
+    assert len(held) <= max(1, min(64, size // 10))
+    assert parts["cold-start"] == parts["rejection"] == parts["grpo"]
+    for name in PARTS:
+        with pytest.raises(BadInput, match="give two or more"):
+            part_of(few(1), name, 64)
+
+
+def test_parts_of_endless_pairs_all_differ() -> None:
+    parts = [part_of(DrawnPairSet(3), name, 64) for name in PARTS]
+    seeds = {part.pair(number).prompt + str(number) for part in parts for number in range(3)}
+    assert part_of(DrawnPairSet(3), "grpo", 64).size is None
+    assert len(seeds) > 9
+    with pytest.raises(IndexError):
+        part_of(DrawnPairSet(3), "grpo", 64).pair(-1)
