@@ -43,7 +43,7 @@ def read_rows(readme: str) -> list[Row]:
 
 
 def replace_row(readme: str, row: Row) -> str:
-    """The README's text with `row` in place of the same command's, or behind the same benchmark's other rows, or at the end."""
+    """The README's text with `row` in place of the same command's, or at the end."""
     if Row.parse(str(row)) != row:
         raise ValueError(f"a cell holds what ends a cell or a row: {row}")
     rows = read_rows(readme)
@@ -51,10 +51,6 @@ def replace_row(readme: str, row: Row) -> str:
     if row.command in commands:
         rows[commands.index(row.command)] = row
     else:
-        benchmark = row.command.split(" --")[0]
-        related = [
-            place for place, command in enumerate(commands) if command.split(" --")[0] == benchmark
-        ]
-        rows.insert(related[-1] + 1 if related else len(rows), row)
+        rows.append(row)
     before, _, rest = readme.partition(START)
     return before + START + HEADER + "".join(map(str, rows)) + END + rest.partition(END)[2]
