@@ -56,19 +56,9 @@ def test_reply(case: dict[str, Any]) -> None:
 TIMES, LONG = 20_000, 1_000_000
 WHOLE = "TA=1, MQ=0, VQ=1, OA=1"
 OPENINGS = (
-    "<Think>",
-    "<Snapshot>x",
-    "<Answer>",
-    "<Answer>TA=1 ",
-    "<tool_call>{",
-    "<recommend answer>",
-    "</Think>",
-    "x</Think>",
-    "x<tool_call>{</Think>",
-    "<|channel|>analysis",
-    "<Think>a<Answer>b",
-    "<Answer><Think>t</Think>",
-)
+    "<Think>", "<Snapshot>x", "<Answer>", "<Answer>TA=1 ", "<tool_call>{", "<recommend answer>", "</Think>", "x</Think>",
+    "x<tool_call>{</Think>", "<|channel|>analysis", "<Think>a<Answer>b", "<Answer><Think>t</Think>",
+)  # fmt: skip
 DEEP_OBJECT = '{"a": ' * 100_000 + "7" + "}" * 100_000
 DEEP_LIST = "[" * 100_000 + "7" + "]" * 100_000
 BROKEN = "[1, {x: " * 2_400

@@ -76,18 +76,14 @@ def test_every_frame_is_448_square(fit: str, mode: str) -> None:
 
 def test_messages_without_frames_are_tool_responses() -> None:
     no_frames = Problem(ProblemKind.NO_VALID_FRAMES, "None of them exists.")
-    for message in (
-        PAIRED.tool_error(FrameSelection((), asked=1), (no_frames,)),
-        PAIRED.tool_error(None, ()),
-        PAIRED.already_shown([10, 20]),
-    ):
+    refused = PAIRED.tool_error(FrameSelection((), asked=1), (no_frames,))
+    shown = PAIRED.already_shown([10, 20])
+    for message in (refused, PAIRED.tool_error(None, ()), shown):
         assert message.text.startswith("<tool_response>")
         assert message.text.endswith("</tool_response>")
         assert not message.frames
-    assert (
-        "None of them exists." in PAIRED.tool_error(FrameSelection((), asked=1), (no_frames,)).text
-    )
-    assert "[10, 20]" in PAIRED.already_shown([10, 20]).text
+    assert "None of them exists." in refused.text
+    assert "[10, 20]" in shown.text
 
 
 def test_a_retry_message_names_the_worst_problem_and_the_accepted_forms() -> None:

@@ -61,13 +61,8 @@ def test_any_text_gives_a_consistent_reply(text: str, cut: bool, protocol: Promp
 def test_the_kept_text_is_read_the_same_again(text: str, protocol: PromptProtocol) -> None:
     first = protocol.parse(text)
     again = protocol.parse(first.text)
-    assert (again.kind, again.verdict, again.wants, again.think) == (
-        first.kind,
-        first.verdict,
-        first.wants,
-        first.think,
-    )
-    assert again.text == first.text
+    for part in ("text", "kind", "verdict", "wants", "think"):
+        assert getattr(again, part) == getattr(first, part)
 
 
 @given(

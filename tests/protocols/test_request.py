@@ -55,15 +55,13 @@ def test_more_text_only_adds_frames_of_the_finished_reply(
 
 
 CALL = '{"name": "select_frames", "arguments": {"frame_indices": ['
+FORTY = ", ".join(map(str, range(40)))
 SO_FAR = [
     (f"{NOTED}<tool_call>{CALL}10", ()),  # it may become 100
     (f"{NOTED}<tool_call>{CALL}10, 3", (10,)),
     (f"<tool_call>{CALL}10 ]", (10,)),
     (f"{NOTED}<tool_call>{{'target_frames': [10, 10, 128, 30,", (10, 30)),
-    (
-        f"{NOTED}<tool_call>{CALL}{'7, ' * 3}{', '.join(map(str, range(40)))},",
-        (7, *range(7), *range(8, 12)),
-    ),
+    (f"{NOTED}<tool_call>{CALL}{'7, ' * 3}{FORTY},", (7, *range(7), *range(8, 12))),
     (f"{NOTED}<tool_call>{CALL}5]}}}}</tool_call>\n<tool_call>{CALL}6,", (5, 6)),
     (f"{NOTED}<tool_call>{CALL.replace('select', 'crop')}10,", ()),
     (f"{NOTED}<tool_call>{CALL}10.5, 20,", ()),
