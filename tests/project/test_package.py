@@ -6,18 +6,14 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from vrthinker_core import __about__, open_backend
-from vrthinker_core.backends.served_model import recognise
-from vrthinker_core.commands.train_command import resolved_model
 from vrthinker_core.errors import BadInput
-from vrthinker_core.evaluation.html import render_page
-from vrthinker_core.ui.routes import VIEW, joined
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "vrthinker_core"
@@ -57,22 +53,21 @@ def test_nothing_happens_at_import() -> None:
     assert done.stdout.strip() == "[]"
 
 
-NEEDED_FOR: dict[str, Callable[[], object]] = {
-    "the built-in judge": partial(open_backend, "nano"),
-    "the best judge": open_backend,
-    "the built-in judge on a server": partial(recognise, {"id": "nano"}, None),
-    "training it further": partial(resolved_model, "nano"),
-    "a report": partial(render_page, "Report", "", []),
-    "the page": partial(joined, *VIEW),
-}
+def test_what_a_wheel_lacks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from vrthinker_core.backends.served_model import recognise
+    from vrthinker_core.commands.train_command import resolved_model
+    from vrthinker_core.evaluation.html import render_page
+    from vrthinker_core.ui.routes import VIEW, joined
 
-
-@pytest.mark.parametrize("what", NEEDED_FOR.values(), ids=NEEDED_FOR)
-def test_what_a_wheel_lacks_is_named(
-    what: Callable[[], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     monkeypatch.setattr(__about__, "ASSETS", tmp_path / "assets")
-    with pytest.raises(
-        BadInput, match=r"assets is missing, and with it .*: use a checkout .* pip install -e"
+    said = r"assets is missing, and with it .*: use a checkout .* pip install -e"
+    for opens in (
+        partial(open_backend, "nano"),
+        open_backend,
+        partial(recognise, {"id": "nano"}, None),
+        partial(resolved_model, "nano"),
+        partial(render_page, "Report", "", []),
+        partial(joined, *VIEW),
     ):
-        what()
+        with pytest.raises(BadInput, match=said):
+            opens()

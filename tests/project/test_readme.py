@@ -9,17 +9,15 @@ import shlex
 import subprocess
 import sys
 from dataclasses import fields, is_dataclass
+from functools import partial
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 import typer
 
 import vrthinker_core
 from vrthinker_core.cli import app, main
-from vrthinker_core.drawn import video_files
-from vrthinker_core.drawn.moving_scene import Scene, SceneRenderer
-from vrthinker_core.drawn.textures import Pixels
 from vrthinker_core.types.events import RunEvent
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -58,10 +56,10 @@ OTHERS = {
 class Enlarged:
     """A renderer that draws a sixteenth of the pixels, as drawing costs most of `scenes`."""
 
-    def __init__(self, scene: Scene, size: int, supersample: int) -> None:
-        self._small = SceneRenderer(scene, size // 4, supersample)
+    def __init__(self, renderer: Any, scene: Any, size: int, supersample: int) -> None:
+        self._small = renderer(scene, size // 4, supersample)
 
-    def frame(self, index: int) -> Pixels:
+    def frame(self, index: int) -> Any:
         return self._small.frame(index).repeat(4, 0).repeat(4, 1)
 
 
@@ -73,7 +71,10 @@ def test_the_blocks_run_as_written_and_in_order(
     What this machine lacks (a model of the hub, a server, a data set) is told in one sentence. A line that differs from another
     one in its folder alone runs once.
     """
-    monkeypatch.setattr(video_files, "SceneRenderer", Enlarged)
+    from vrthinker_core.drawn import video_files
+
+    enlarged = partial(Enlarged, video_files.SceneRenderer)
+    monkeypatch.setattr(video_files, "SceneRenderer", enlarged)
     for name in ("assets", "app.py", "vrthinker_core"):
         (tmp_path / name).symlink_to(ROOT / name)
     monkeypatch.chdir(tmp_path)
