@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 START, END = "<!-- benchmarks -->\n", "<!-- /benchmarks -->"
 HEADER = "| command | what it compares | what it found | on |\n|---|---|---|---|\n"
-NOTHING = "–"
-"""Stands where a benchmark's full form has not been written yet."""
 
 
 @dataclass(frozen=True)
@@ -16,8 +14,8 @@ class Row:
 
     command: str
     compares: str
-    found: str = NOTHING
-    machine: str = NOTHING
+    found: str
+    machine: str
 
     def __str__(self) -> str:
         return f"| `{self.command}` | {self.compares} | {self.found} | {self.machine} |\n"
