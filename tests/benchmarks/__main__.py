@@ -24,8 +24,7 @@ from tests.benchmarks.readme_table import Row, read_rows, replace_row
 from vrthinker_core.cpus import cpu_count
 
 BENCHMARKS = (
-    "turns", "video", "files", "batch", "decode", "nano", "views", "real_damage", "stages", "grpo_step", "ranking",
-    "server", "page", "load", "kills", "attacks", "evaluate",
+    "turns", "video", "batch", "decode", "nano", "server", "page", "load", "kills", "attacks", "evaluate",
 )  # fmt: skip
 """In the order of the README."""
 

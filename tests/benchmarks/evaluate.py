@@ -62,12 +62,8 @@ def measure_rows(folder: Path, rows: int) -> dict[str, float]:
         2**10 if sys.platform == "linux" else 2**20
     )
     seconds, own = time.perf_counter() - began, time.process_time() - processor
-    return {
-        "rows": done,
-        "seconds": round(seconds, 2),
-        "processor_seconds": round(own, 2),
-        "peak_mb": round(peak),
-    }
+    figures = {"seconds": round(seconds, 2), "processor_seconds": round(own, 2)}
+    return {"rows": done, **figures, "peak_mb": round(peak)}
 
 
 def measure_clips(folder: Path, rows: int) -> dict[str, float]:

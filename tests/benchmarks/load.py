@@ -167,8 +167,6 @@ async def _crowd(server: Server, pairs: Sequence[tuple[Path, Path]]) -> tuple[Fi
         "updates": sum(run.updates for run in ended),
         **percentiles("first", [run.first_update if run else None for run in runs]),
         **percentiles("frames", [run.first_frames if run else None for run in runs]),
-        **percentiles("pictures", [run.first_pictures if run else None for run in runs]),
-        **percentiles("over", [run.seconds if run else None for run in runs]),
         "processes": peak.processes,
         "memory_mb": peak.megabytes,
     }, mixed

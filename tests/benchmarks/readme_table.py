@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 START, END = "<!-- benchmarks -->\n", "<!-- /benchmarks -->"
 HEADER = "| command | what it compares | what it found | on |\n|---|---|---|---|\n"
-NOTHING = "–"
-"""Stands where a benchmark's full form has not been written yet."""
 
 
 @dataclass(frozen=True)
@@ -16,8 +14,8 @@ class Row:
 
     command: str
     compares: str
-    found: str = NOTHING
-    machine: str = NOTHING
+    found: str
+    machine: str
 
     def __str__(self) -> str:
         return f"| `{self.command}` | {self.compares} | {self.found} | {self.machine} |\n"
@@ -43,7 +41,7 @@ def read_rows(readme: str) -> list[Row]:
 
 
 def replace_row(readme: str, row: Row) -> str:
-    """The README's text with `row` in place of the same command's, or behind the same benchmark's other rows, or at the end."""
+    """The README's text with `row` in place of the same command's, or at the end."""
     if Row.parse(str(row)) != row:
         raise ValueError(f"a cell holds what ends a cell or a row: {row}")
     rows = read_rows(readme)
@@ -51,10 +49,6 @@ def replace_row(readme: str, row: Row) -> str:
     if row.command in commands:
         rows[commands.index(row.command)] = row
     else:
-        benchmark = row.command.split(" --")[0]
-        related = [
-            place for place, command in enumerate(commands) if command.split(" --")[0] == benchmark
-        ]
-        rows.insert(related[-1] + 1 if related else len(rows), row)
+        rows.append(row)
     before, _, rest = readme.partition(START)
     return before + START + HEADER + "".join(map(str, rows)) + END + rest.partition(END)[2]

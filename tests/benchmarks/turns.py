@@ -2,8 +2,8 @@
 
 A comparison of six turns: this package's loop and the published one, over the same model, clips and replies.
 
-The two take their turns alternately: whatever else the machine does slows down both. Prints the seconds of each phase and turn, the
-ratios, and the most memory that each took beside the weights. The last line is JSON.
+The two take their turns alternately: whatever else the machine does slows down both. Prints the seconds of each phase and turn, and the
+ratios. The last line is JSON.
 
 The model is a random Qwen2.5-VL of 226 million weights, 12.6 million with `--quick`, and the shape of the 7B with `--gpu`. Images
 shrink with it, to 196 and 140 pixels: most work of the 7B lies in its weights, while a small model over as many tokens would spend
@@ -20,7 +20,6 @@ from typing import Any
 
 from transformers import AutoTokenizer
 
-from tests.benchmarks.tools.memory_use import PeakMemory
 from tests.benchmarks.tools.options import benchmark_parser
 from tests.benchmarks.tools.our_loop import OurLoop
 from tests.benchmarks.tools.phase_timer import PHASES, PhaseTimer
@@ -80,21 +79,18 @@ def measure(
     fetched = timer.lap()["video"]  # the videos are opened, and the first frames are there
     tokenizer = SafeTokenizer(checkpoint.tokenizer)
     seconds: dict[str, list[Seconds]] = {"ours": [], "published": []}
-    memory = {way: PeakMemory() for way in seconds}
     shown: tuple[int, ...] = ()
     print(f"-- {pairs} pairs a call", flush=True)
     for turn in range(1, TURNS + 1):
         slots = tuple(1 + 2 * (pairs * (turn - 1) + n) for n in range(pairs))
         requested = None if turn == TURNS else slots
         reply = make_reply(tokenizer, requested, words)
-        with memory["ours"].measure():
-            ours.turn(reply, last=requested is None)
+        ours.turn(reply, last=requested is None)
         lap = timer.lap()
         # Ours fetches what a reply asks for at once, the published loop in the turn that shows it: it counts for that turn
         seconds["ours"].append({**lap, "video": fetched})
         fetched = lap["video"]
-        with memory["published"].measure():
-            text = published.turn(shown, reply)
+        text = published.turn(shown, reply)
         assert text == tokenizer.decode(reply), "both write the same text"
         seconds["published"].append(timer.lap())
         _print_turn(turn, seconds)
@@ -102,10 +98,7 @@ def measure(
     ours.close()
     for hook in hooks:
         hook.remove()
-    peaks = {way: each.peak_mb for way, each in memory.items()}
-    told = ", ".join(f"{way} {peak} MB" for way, peak in peaks.items())
-    print(f"most memory beside the weights: {told}")
-    return {**_ratios(seconds), "peak_mb": peaks}
+    return _ratios(seconds)
 
 
 def make_reply(tokenizer: SafeTokenizer, requested: Sequence[int] | None, words: int) -> list[int]:

@@ -3,12 +3,11 @@
 Processor time for the frames of a six-turn run: this package, the published way, and single passes of OpenCV and PyAV.
 
 The frames are 8, then five calls of 12 pairs, so 64 of each video, from a 5 s clip of 1080p (480p with --quick). Decoding processes
-are counted too. decord and torchcodec are measured where they can be imported. The last line is JSON.
+are counted too. The last line is JSON.
 """
 
 from __future__ import annotations
 
-import importlib
 import json
 import tempfile
 from collections.abc import Callable, Sequence
@@ -43,8 +42,7 @@ def main() -> None:
         pictures = [_noisy_picture(index, *size) for index in range(10)]
         how = {"size": size, "rate": 24, "gop": 250, "options": {**H264, "crf": "24"}}
         path = write(Path(name) / "clip.mp4", 120, pictures=pictures * 12, **how)
-        measured = {way.__name__: _measure(way, path) for way in WAYS}
-    seconds = {name: spent for name, spent in measured.items() if spent is not None}
+        seconds = {way.__name__: _measure(way, path) for way in WAYS}
     for name, spent in seconds.items():
         first, run = spent["first_s"], spent["run_s"]
         print(f"{name:>12}: first four frames {first:.2f} s, whole run {run:.2f} s")
@@ -105,41 +103,16 @@ def pyav_pass(path: Path, calls: Calls) -> int:
         )
 
 
-def decord(path: Path, calls: Calls) -> int:
-    """Frames on demand."""
-    reader = importlib.import_module("decord").VideoReader(
-        str(path), width=SIDE, height=SIDE, num_threads=1
-    )
-    return sum(
-        len(reader.get_batch([slot * len(reader) // 128 for slot in call]))
-        for call in (FIRST, *calls)
-    )
-
-
-def torchcodec(path: Path, calls: Calls) -> int:
-    """Frames on demand, in full size."""
-    decoder = importlib.import_module("torchcodec.decoders").VideoDecoder(
-        str(path), num_ffmpeg_threads=1
-    )
-    return sum(
-        len(decoder.get_frames_at([slot * len(decoder) // 128 for slot in call]))
-        for call in (FIRST, *calls)
-    )
-
-
-WAYS: tuple[Way, ...] = (ours, published, opencv_pass, pyav_pass, decord, torchcodec)
+WAYS: tuple[Way, ...] = (ours, published, opencv_pass, pyav_pass)
 
 
 # -- measuring -----------------------------------------------------------------------------------------------------------
 
 
-def _measure(way: Way, path: Path) -> dict[str, float] | None:
-    """Seconds for the first frames alone and for all calls, after a run that warms up; None where the library is missing."""
-    try:
-        way(path, ())
-        return {"first_s": _spent(way, path, ()), "run_s": _spent(way, path, CALLS)}
-    except (ImportError, OSError, RuntimeError):
-        return None
+def _measure(way: Way, path: Path) -> dict[str, float]:
+    """Seconds for the first frames alone and for all calls, after a run that warms up."""
+    way(path, ())
+    return {"first_s": _spent(way, path, ()), "run_s": _spent(way, path, CALLS)}
 
 
 def _spent(way: Way, path: Path, calls: Calls) -> float:

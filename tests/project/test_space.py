@@ -25,6 +25,7 @@ from vrthinker_core.ui import api
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
 FRONT: dict[str, Any] = yaml.safe_load(README.split("---\n")[1])
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 REQUIREMENTS = {
     Requirement(line).name: Requirement(line)
     for line in (ROOT / "requirements.txt").read_text().splitlines()
@@ -38,15 +39,9 @@ COLOURS = {"red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray"}
 )
 
 
-# -- the front matter ----------------------------------------------------------------------------------------------------
-
-
 def test_the_front_matter_says_what_a_space_needs() -> None:
-    assert (FRONT["sdk"], FRONT["python_version"], FRONT["suggested_hardware"]) == (
-        "gradio",
-        "3.12",
-        "zero-a10g",
-    )
+    fixed = {"sdk": "gradio", "python_version": "3.12", "suggested_hardware": "zero-a10g"}
+    assert fixed.items() <= FRONT.items()
     assert FRONT["title"]
     assert FRONT["emoji"]
     assert {FRONT["colorFrom"], FRONT["colorTo"]} <= COLOURS
@@ -56,17 +51,13 @@ def test_the_front_matter_says_what_a_space_needs() -> None:
 
 
 def test_it_names_the_licence_and_the_model_of_the_project() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    assert FRONT["license"] == project["license"].lower()
+    assert FRONT["license"] == PROJECT["license"].lower()
     assert FRONT["models"] == FRONT["preload_from_hub"]
 
 
 def test_the_python_and_the_gradio_of_the_space_are_among_ours() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    assert (
-        f"{FRONT['python_version']}.0"
-        in Requirement(f"python{project['requires-python']}").specifier
-    )
+    ours = Requirement(f"python{PROJECT['requires-python']}").specifier
+    assert f"{FRONT['python_version']}.0" in ours
     assert FRONT["sdk_version"] in REQUIREMENTS["gradio"].specifier
 
 
@@ -82,9 +73,6 @@ def test_the_system_packages_that_opencv_needs_are_named() -> None:
     assert {"libgl1", "libglib2.0-0"} <= set((ROOT / "packages.txt").read_text().split())
 
 
-# -- what would be installed ---------------------------------------------------------------------------------------------
-
-
 def resolved(python: str, *more: str) -> dict[str, Version]:
     """What requirements.txt and `more` become on a Linux with that Python. Reads the index, downloads no package."""
     command = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--no-config"]
@@ -98,17 +86,8 @@ def resolved(python: str, *more: str) -> dict[str, Version]:
     if "error sending request" in done.stderr:
         pytest.skip("no package index can be reached")
     assert done.returncode == 0, done.stderr
-    return {
-        name: Version(version)
-        for name, version in (line.split("==") for line in done.stdout.splitlines())
-    }
-
-
-def dev() -> list[str]:
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"][
-        "optional-dependencies"
-    ]
-    return list(extras["dev"])
+    found = dict(line.split("==") for line in done.stdout.splitlines())
+    return {name: Version(version) for name, version in found.items()}
 
 
 @pytest.fixture(scope="module")
@@ -119,9 +98,7 @@ def built() -> dict[str, Version]:
 
 def test_a_space_can_be_built(built: dict[str, Version]) -> None:
     assert set(REQUIREMENTS) <= set(built)
-    assert [
-        name for name, wanted in REQUIREMENTS.items() if built[name] not in wanted.specifier
-    ] == []
+    assert all(built[name] in wanted.specifier for name, wanted in REQUIREMENTS.items())
     assert (str(built["gradio"]), str(built["spaces"])) == (FRONT["sdk_version"], "0.51.3")
     assert built["torch"] <= Version("2.13.0")
 
@@ -134,10 +111,8 @@ def test_a_space_has_mcp(built: dict[str, Version]) -> None:
 @pytest.mark.parametrize("python", ["3.11", "3.12"])
 def test_what_the_tests_need_goes_with_it(python: str) -> None:
     pytest.importorskip("uv")
-    assert resolved(python, *dev())["mcp"] in Requirement(api.MCP_REQUIREMENT).specifier
-
-
-# -- the upload ----------------------------------------------------------------------------------------------------------
+    found = resolved(python, *PROJECT["optional-dependencies"]["dev"])
+    assert found["mcp"] in Requirement(api.MCP_REQUIREMENT).specifier
 
 
 class Hub(LoopbackServer):
@@ -155,11 +130,8 @@ class Hub(LoopbackServer):
         if "/preupload/" in path:
             names = [file["path"] for file in body["files"]]
             self.files += names
-            return {
-                "files": [
-                    {"path": name, "uploadMode": "regular", "shouldIgnore": True} for name in names
-                ]
-            }
+            found = {"uploadMode": "regular", "shouldIgnore": True}
+            return {"files": [{"path": name, **found} for name in names]}
         return {"id": "you/vr-thinker", "sha": "0" * 40}
 
 
@@ -187,28 +159,19 @@ def hub() -> Iterator[Hub]:
         yield stands_in
 
 
+LITTER = (
+    ".venv/lib/a.py", ".git/config", ".mypy_cache/a.json", "vrthinker_core/__pycache__/a.pyc", "x.egg-info/PKG-INFO", ".env",
+    "one.mp4", "pairs.csv", "rows.jsonl", "run.json", "cold/checkpoint/model.safetensors", "drawn/README.md",
+    "results/traces/a.json", "ranking/assets/a.html", "teacher/vrthinker_core/a.json",
+)  # fmt: skip
+
+
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """The project with what lies about in it after a day of work."""
     folder = tmp_path / "checkout"
     shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(".*", "__pycache__", "*.egg-info"))
-    for litter in (
-        ".venv/lib/a.py",
-        ".git/config",
-        ".mypy_cache/a.json",
-        "vrthinker_core/__pycache__/a.pyc",
-        "x.egg-info/PKG-INFO",
-        ".env",
-        "one.mp4",
-        "pairs.csv",
-        "rows.jsonl",
-        "run.json",
-        "cold/checkpoint/model.safetensors",
-        "drawn/README.md",
-        "results/traces/a.json",
-        "ranking/assets/a.html",
-        "teacher/vrthinker_core/a.json",
-    ):
+    for litter in LITTER:
         (folder / litter).parent.mkdir(parents=True, exist_ok=True)
         (folder / litter).touch()
     return folder
@@ -219,38 +182,24 @@ def test_the_upload_line_makes_a_space_of_all_that_it_needs_and_of_nothing_else(
 ) -> None:
     program, *arguments = shlex.split(UPLOAD)
     assert program == "hf"
-    own = {"HF_ENDPOINT": hub.address, "HF_TOKEN": "hf_none", "HF_HOME": str(tmp_path / "home")}
-    environment = {
-        **os.environ,
-        **own,
+    environment = os.environ | {
+        "HF_ENDPOINT": hub.address,
+        "HF_TOKEN": "hf_none",
+        "HF_HOME": str(tmp_path / "home"),
         "HF_HUB_OFFLINE": "0",
         "HF_HUB_DISABLE_UPDATE_CHECK": "1",
         "HF_HUB_DISABLE_TELEMETRY": "1",
     }
     command = [str(Path(sys.executable).with_name("hf")), *arguments]
-    done = subprocess.run(
-        command,
-        cwd=checkout,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    how = {"cwd": checkout, "env": environment, "capture_output": True, "text": True, "timeout": 60}
+    done = subprocess.run(command, check=False, **how)
     assert done.returncode == 0, done.stderr
     (created,) = hub.created
     assert (created["type"], created["sdk"]) == ("space", "gradio")
     here = {path.relative_to(checkout).as_posix() for path in checkout.rglob("*") if path.is_file()}
-    below = {
-        path
-        for path in here
-        if re.match("(assets|vrthinker_core)/", path) and "__pycache__" not in path
-    }
-    assert (
-        set(hub.files)
-        == {"app.py", "README.md", "LICENSE", "requirements.txt", "packages.txt"} | below
-    )
-    assert {
-        "assets/nano/config.json",
-        "vrthinker_core/protocols/prompts/paired_system.txt",
-    } <= below
+    needed = re.compile("(?:assets|vrthinker_core)/(?!.*__pycache__)")
+    below = {path for path in here if needed.match(path)}
+    top = {"app.py", "README.md", "LICENSE", "requirements.txt", "packages.txt"}
+    assert set(hub.files) == top | below
+    prompt = "vrthinker_core/protocols/prompts/paired_system.txt"
+    assert {"assets/nano/config.json", prompt} <= below

@@ -1,4 +1,4 @@
-"""Every reply of `conformance/replies.jsonl` is read as expected, and within the time of rule R18."""
+"""Every reply of `conformance/replies.jsonl` is read as expected within the second of rule R18; larger texts in linear time."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.quick import in_a_second
-from vrthinker_core.protocols import Concat, Paired, PromptProtocol, make_protocol, to_expected
+from tests.support.quick import in_seconds
+from vrthinker_core.protocols import Concat, Paired, make_protocol, to_expected
 from vrthinker_core.types import Settings
 
 CASES = [
@@ -46,92 +46,77 @@ def test_reply(case: dict[str, Any]) -> None:
     protocol = make_protocol(Settings(), case["protocol"])
     text = reply_of(case)
     read = to_expected(
-        in_a_second(lambda: protocol.parse(text, cut=case["finish_reason"] == "length"))
+        in_seconds(1, lambda: protocol.parse(text, cut=case["finish_reason"] == "length"))
     )
     assert any(
         agrees(read, accepted) for accepted in (case["expected"], *case.get("also_accept", ()))
     ), read
 
 
+TIMES, LONG = 20_000, 1_000_000
 WHOLE = "TA=1, MQ=0, VQ=1, OA=1"
 OPENINGS = (
-    "<Think>",
-    "<Snapshot>x",
-    "<Answer>",
-    "<Answer>TA=1 ",
-    "<tool_call>{",
-    "<recommend answer>",
-    "</Think>",
-    "x</Think>",
-    "x<tool_call>{</Think>",
-    "<|channel|>analysis",
-    "<Think>a<Answer>b",
-    "<Answer><Think>t</Think>",
-)
+    "<Think>", "<Snapshot>x", "<Answer>", "<Answer>TA=1 ", "<tool_call>{", "<recommend answer>", "</Think>", "x</Think>",
+    "x<tool_call>{</Think>", "<|channel|>analysis", "<Think>a<Answer>b", "<Answer><Think>t</Think>",
+)  # fmt: skip
 DEEP_OBJECT = '{"a": ' * 100_000 + "7" + "}" * 100_000
 DEEP_LIST = "[" * 100_000 + "7" + "]" * 100_000
+BROKEN = "[1, {x: " * 2_400
 
 ANSWERED = {
-    "2 MB of reasoning": f"<Think>{'look ' * 400_000}</Think><Answer>{WHOLE}</Answer>",
-    "40,000 times reasoning inside an answer": f"<Answer>{'<Think>t</Think>' * 40_000}{WHOLE}</Answer>",
-    "2 MB of other letters": f"<Think>{'ü中 ' * 600_000}</Think><Answer>{WHOLE}</Answer>",
-    "2 MB inside an answer": f"<Answer>{'look ' * 400_000}{WHOLE}</Answer>",
-    "40,000 quoted answers before a closing tag": f"x{f'<Answer>{WHOLE}</Answer>' * 40_000} x</think><Answer>{WHOLE}</Answer>",
-    "40,000 openings before an answer": f"{'<Think>' * 40_000}</Think><Answer>{WHOLE}</Answer>",
+    "reasoning": f"<Think>{'look ' * (LONG // 5)}</Think><Answer>{WHOLE}</Answer>",
+    "reasoning inside an answer": f"<Answer>{'<Think>t</Think>' * TIMES}{WHOLE}</Answer>",
+    "other letters": f"<Think>{'ü中 ' * (LONG // 3)}</Think><Answer>{WHOLE}</Answer>",
+    "inside an answer": f"<Answer>{'look ' * (LONG // 5)}{WHOLE}</Answer>",
+    "quoted answers before a closing tag": f"x{f'<Answer>{WHOLE}</Answer>' * TIMES} x</think><Answer>{WHOLE}</Answer>",
+    "openings before an answer": f"{'<Think>' * TIMES}</Think><Answer>{WHOLE}</Answer>",
 }
-OTHERS = {
-    **{f"40,000 times {unit}": unit * 40_000 for unit in OPENINGS},
-    "closed calls that quote": "<tool_call>{<Answer></tool_call>" * 20_000,
-    "calls closed twice": "<tool_call>{'<Answer>'</tool_call>}</tool_call>" * 20_000,
-    "quotes in calls that are never closed": '<tool_call>["' * 40_000,
-    "calls that are never closed": "<tool_call>{x<Answer>" * 20_000 + "</tool_call>" * 20_000,
-    "2 MB of brackets": "<" * 2_000_000,
-    "2 MB of half control tokens": "<|" * 1_000_000,
-    "2 MB of backslashes in an answer": "<Answer>TA=1" + "\\" * 2_000_000 + "</Answer>",
-    "2 MB of spaces in an answer": f"<Answer>TA=1{' ' * 2_000_000}2</Answer>",
-    "2 MB of ends of a call left open": "<tool_call>" + "} " * 1_000_000,
-    "2 MB of spaces in a call left open": "<tool_call>}" + " " * 2_000_000,
-    "2 MB of spaces after a call": "<tool_call>[7]</tool_call>" + " " * 2_000_000 + "x",
-    "2 MB of labels": f"<Answer>{'TA=1 ' * 400_000}</Answer>",
-    "2 MB of indices": f'<tool_call>{{"frame_indices": [{"7, " * 600_000}7]}}</tool_call>',
-    "2 MB of digits": f'<tool_call>{{"frame_indices": [{"7" * 2_000_000}]}}</tool_call>',
-    "2 MB of unseen characters": "\u200b" * 2_000_000,
-    "lists nested 100,000 deep": f'<tool_call>{{"frame_indices": {DEEP_LIST}}}</tool_call>',
-    "objects nested 100,000 deep": f"<tool_call>{DEEP_OBJECT}</tool_call>",
-    "lists in a string 100,000 deep": f'<tool_call>{{"arguments": "{DEEP_LIST}"}}</tool_call>',
+ASKING = {
+    "spaces after a call": "<tool_call>[7]</tool_call>" + " " * LONG + "x",
+    "indices": f'<tool_call>{{"frame_indices": [{"7, " * (LONG // 3)}7]}}</tool_call>',
+}
+UNUSABLE = {
+    **{unit: unit * TIMES for unit in OPENINGS},
+    "closed calls that quote": "<tool_call>{<Answer></tool_call>" * (TIMES // 2),
+    "calls closed twice": "<tool_call>{'<Answer>'</tool_call>}</tool_call>" * (TIMES // 2),
+    "quotes in calls that are never closed": '<tool_call>["' * TIMES,
+    "calls that are never closed": "<tool_call>{x<Answer>" * (TIMES // 2)
+    + "</tool_call>" * (TIMES // 2),
+    "brackets": "<" * LONG,
+    "half control tokens": "<|" * (LONG // 2),
+    "backslashes in an answer": "<Answer>TA=1" + "\\" * LONG + "</Answer>",
+    "spaces in an answer": f"<Answer>TA=1{' ' * LONG}2</Answer>",
+    "ends of a call left open": "<tool_call>" + "} " * (LONG // 2),
+    "spaces in a call left open": "<tool_call>}" + " " * LONG,
+    "labels": f"<Answer>{'TA=1 ' * (LONG // 5)}</Answer>",
+    "digits": f'<tool_call>{{"frame_indices": [{"7" * LONG}]}}</tool_call>',
+    "unseen characters": "\u200b" * LONG,
+    "nested lists": f'<tool_call>{{"frame_indices": {DEEP_LIST}}}</tool_call>',
+    "nested objects": f"<tool_call>{DEEP_OBJECT}</tool_call>",
+    "nested lists in a string": f'<tool_call>{{"arguments": "{DEEP_LIST}"}}</tool_call>',
     "comments without end": "<tool_call>{" + "/* " * 6_000 + "</tool_call>",
-    "single-quoted lists nested 5,000 deep": f"<tool_call>{{'frame_indices': {'[' * 5_000}7{']' * 5_000}}}</tool_call>",
+    "single-quoted nested lists": f"<tool_call>{{'frame_indices': {'[' * 5_000}7{']' * 5_000}}}</tool_call>",
     "quotes within quotes": '<tool_call>["' + '{"x":"y"z"' * 1_800 + "</tool_call>",
-    "200 broken calls, 4 MB": f"<tool_call>{'[1, {x: ' * 2_400}</tool_call>" * 200,
-    "200 broken arguments, 4 MB": f'<tool_call>{{"arguments": "{"[1, {x: " * 2_400}"}}</tool_call>'
-    * 200,
+    "broken calls": f"<tool_call>{BROKEN}</tool_call>" * 100,
+    "broken arguments": f'<tool_call>{{"arguments": "{BROKEN}"}}</tool_call>' * 100,
     "quotes without end": "<tool_call>{" + '"\\' * 9_000,
 }
 
 
 @pytest.mark.parametrize(
-    "text", [pytest.param(text, id=name) for name, text in (ANSWERED | OTHERS).items()]
-)
-def test_no_text_takes_longer_than_a_second(text: str) -> None:
-    readings: tuple[tuple[PromptProtocol, bool], ...] = ((Paired(), False), (Concat(), True))
-    for protocol, cut in readings:
-        assert in_a_second(partial(protocol.parse, text, cut=cut)).kind != "recommend"
-
-
-@pytest.mark.parametrize("text", [pytest.param(text, id=name) for name, text in ANSWERED.items()])
-def test_a_complete_answer_in_a_long_reply_is_found(text: str) -> None:
-    assert Paired().parse(text).kind == "answer"
-
-
-@pytest.mark.parametrize(
-    "text",
+    ("kind", "text"),
     [
-        pytest.param(text, id=name)
-        for name, text in OTHERS.items()
-        if "indices" not in name and "spaces" not in name
+        pytest.param(kind, text, id=name)
+        for kind, texts in (("answer", ANSWERED), ("tool", ASKING), ("invalid", UNUSABLE))
+        for name, text in texts.items()
     ],
 )
-def test_a_long_reply_without_an_action_is_invalid(text: str) -> None:
-    reply = Paired().parse(text)
-    assert reply.kind == "invalid"
-    assert reply.problems
+def test_a_megabyte_is_read_in_half_a_second(kind: str, text: str) -> None:
+    reply = in_seconds(0.5, partial(Paired().parse, text))
+    assert reply.kind == kind
+    assert reply.problems or kind != "invalid"
+
+
+@pytest.mark.parametrize("unit", OPENINGS)
+def test_tags_before_a_cut_are_read_as_fast(unit: str) -> None:
+    assert in_seconds(0.5, partial(Concat().parse, unit * TIMES, cut=True)).kind == "invalid"

@@ -93,9 +93,8 @@ def test_neither_reasoning_nor_hidden_characters_nor_a_second_mention_misleads(
     found = places(text, reply.verdict)
     assert list(found) == list(Dimension)
     before = {name: strip_invisible(text[:place]) for name, place in found.items()}
-    assert [re.findall("TA|MQ|VQ|OA", before[name])[-1] for name in found] == list(found), (
-        "each digit follows its own name"
-    )
+    names = [re.findall("TA|MQ|VQ|OA", before[name])[-1] for name in found]
+    assert names == list(found), "each digit follows its own name"
     start = text.index("<Answer>")
     assert start < min(found.values()) <= max(found.values()) < start + len("<Answer>") + len(said)
     assert {name: int(text[place]) for name, place in found.items()} == labels
@@ -123,15 +122,3 @@ def test_every_visible_character_is_found_again(text: str) -> None:
     offsets = original_offsets(text, range(len(visible)))
     assert [text[offset] for offset in offsets] == list(visible)
     assert offsets == [n for n, character in enumerate(text) if not INVISIBLE.match(character)]
-
-
-@pytest.mark.parametrize(
-    "body", ["TA=1, TA=2, MQ=0, VQ=1, OA=1", "TA=3, MQ=0, VQ=1, OA=1", "TA=1.5, MQ=0, VQ=1, OA=1"]
-)
-def test_a_label_that_could_not_be_read_has_no_probability(body: str) -> None:
-    text = f"<Answer>{body}</Answer>"
-    assert set(places(text, Paired().parse(text).verdict)) == {
-        Dimension.MQ,
-        Dimension.VQ,
-        Dimension.OA,
-    }

@@ -76,19 +76,10 @@ NUMBERS = [
 ]  # fmt: skip
 WORDS = ["tie", "Video 1", "null", "true", "?", "[1]", "1st", "1%", "1TA", "²", "①", "½", "Ⅰ", "١"]
 TAGS = [
-    "Answer",
-    "ANSWER",
-    "final answer",
-    "Final  Answer",
-    "final_answer",
-    "final-answer",
-    "FinalAnswer",
-    "final\nanswer",
-    'answer x="1"',
-]
-HIDDEN_TAGS = ["final\u00a0answer", "Ans\u200bwer"] + [
-    f"Ans{unseen}wer" for unseen in "\u034f\u061c\u2066\u2069\u206a\u206f\ufe00\ufe0f"
-]
+    "Answer", "ANSWER", "final answer", "Final  Answer", "final_answer", "final-answer", "FinalAnswer", "final\nanswer",
+    'answer x="1"', "final\u00a0answer", "Ans\u200bwer",
+    *(f"Ans{unseen}wer" for unseen in "\u034f\u061c\u2066\u2069\u206a\u206f\ufe00\ufe0f"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("value", [*NUMBERS, *WORDS])
@@ -110,21 +101,11 @@ def test_a_template_that_is_copied_is_no_tie(value: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "body",
-    [
-        "MQ=0, VQ=1, OA=1",
-        "TA=, MQ=0, VQ=1, OA=1",
-        "TA 1, MQ=0, VQ=1, OA=1",
-        "X_TA=1, MQ=0, VQ=1, OA=1",
-        "TA1=1, MQ=0, VQ=1, OA=1",
-    ]
-    + [
-        f"{written}, MQ=0, VQ=1, OA=1"
-        for written in ("DATA=1", "éTA=1", "TA=<label>", "TA={}", 'TA={"label": 1}')
-    ],
+    "written",
+    ["", "TA=", "TA 1", "X_TA=1", "TA1=1", "DATA=1", "éTA=1", "TA=<label>", "TA={}", 'TA={"x": 1}'],
 )
-def test_a_dimension_without_a_value_is_missing(body: str) -> None:
-    reply = read(body)
+def test_a_dimension_without_a_value_is_missing(written: str) -> None:
+    reply = read(f"{written}, MQ=0, VQ=1, OA=1")
     assert [problem.kind for problem in reply.problems] == [ProblemKind.MISSING_DIMS]
     assert reply.problems[0].detail == "The answer has no label for TA."
 
@@ -172,7 +153,7 @@ def test_a_confidence_out_of_range_is_left_out_and_not_fatal(written: str) -> No
     assert [problem.kind for problem in reply.problems] == [ProblemKind.BAD_CONFIDENCE]
 
 
-@pytest.mark.parametrize("tag", [*TAGS, *HIDDEN_TAGS])
+@pytest.mark.parametrize("tag", TAGS)
 def test_tag_names_are_read_in_any_notation(tag: str) -> None:
     body = "TA=1, MQ=0, VQ=2, OA=1"
     for text in (
@@ -191,13 +172,7 @@ def test_a_recommended_answer_is_never_final(tag: str) -> None:
     assert Paired().parse(f"<{tag}>TA=1, MQ=0, VQ=2, OA=1</{tag}>").kind == "recommend"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "&lt;Answer&gt;TA=1, MQ=0, VQ=2, OA=1",
-        "<answers>TA=1, MQ=0, VQ=2, OA=1",
-        "TA=1, MQ=0, VQ=2, OA=1</Answer>",
-    ],
-)
-def test_what_is_no_opening_tag_opens_nothing(text: str) -> None:
-    assert [problem.kind for problem in Paired().parse(text).problems] == [ProblemKind.NO_ACTION]
+@pytest.mark.parametrize("tag", ["&lt;Answer&gt;", "<answers>", "</Answer>"])
+def test_what_is_no_opening_tag_opens_nothing(tag: str) -> None:
+    problems = Paired().parse(f"{tag}TA=1, MQ=0, VQ=2, OA=1</Answer>").problems
+    assert [problem.kind for problem in problems] == [ProblemKind.NO_ACTION]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
@@ -12,7 +12,7 @@ from vrthinker_core.drawn import damage, facts, faults, photographs, solids, tex
 from vrthinker_core.drawn.teacher import play_teacher
 from vrthinker_core.drawn.world import FULL, draw_pair
 from vrthinker_core.errors import BadInput
-from vrthinker_core.protocols import Paired, frame_facts, make_protocol, with_defaults
+from vrthinker_core.protocols import Concat, Paired, frame_facts, make_protocol, with_defaults
 from vrthinker_core.protocols.frame_facts import MOTIONS, read_frame_facts
 from vrthinker_core.types import (
     FrameRef,
@@ -76,18 +76,14 @@ def test_every_frame_is_448_square(fit: str, mode: str) -> None:
 
 def test_messages_without_frames_are_tool_responses() -> None:
     no_frames = Problem(ProblemKind.NO_VALID_FRAMES, "None of them exists.")
-    for message in (
-        PAIRED.tool_error(FrameSelection((), asked=1), (no_frames,)),
-        PAIRED.tool_error(None, ()),
-        PAIRED.already_shown([10, 20]),
-    ):
+    refused = PAIRED.tool_error(FrameSelection((), asked=1), (no_frames,))
+    shown = PAIRED.already_shown([10, 20])
+    for message in (refused, PAIRED.tool_error(None, ()), shown):
         assert message.text.startswith("<tool_response>")
         assert message.text.endswith("</tool_response>")
         assert not message.frames
-    assert (
-        "None of them exists." in PAIRED.tool_error(FrameSelection((), asked=1), (no_frames,)).text
-    )
-    assert "[10, 20]" in PAIRED.already_shown([10, 20]).text
+    assert "None of them exists." in refused.text
+    assert "[10, 20]" in shown.text
 
 
 def test_a_retry_message_names_the_worst_problem_and_the_accepted_forms() -> None:
@@ -95,28 +91,33 @@ def test_a_retry_message_names_the_worst_problem_and_the_accepted_forms() -> Non
         Problem(ProblemKind.REPAIRED, "A remark."),
         Problem(ProblemKind.BAD_JSON, "The call is broken."),
     )
-    text = PAIRED.retry_message((minor, problem)).text
-    assert "The call is broken." in text
-    assert "A remark." not in text
-    assert "<tool_call>" in text
-    assert "<Answer>" in text
-    assert "not end the comparison" in PAIRED.retry_message((minor,)).text
-
-
-def test_the_redirect_holds_the_beginnings_of_a_call_and_of_an_answer() -> None:
-    call, answer = PAIRED.redirect
-    assert PAIRED.parse(f"{answer}TA=1, VQ=1, MQ=0, OA=1").kind == "answer"
-    assert PAIRED.parse(f'{call}{{"frame_indices": [1]}}').kind == "tool"
-
-
-def test_a_lower_limit_per_call_is_kept_and_named_to_the_judge() -> None:
-    protocol = Paired(frames_per_call=2)
-    wants = protocol.parse("<tool_call>[1, 2, 3]</tool_call>").wants
-    assert (wants.indices, wants.truncated) == ((1, 2), True)
-    assert "1 to 2 of" in protocol.retry_message(()).text
+    for protocol, answers in (
+        (PAIRED, ["<Answer>"]),
+        (Concat(), ["<final answer>", "<recommend answer>"]),
+    ):
+        text = protocol.retry_message((minor, problem)).text
+        assert all(part in text for part in ("The call is broken.", "<tool_call>", *answers))
+        assert "A remark." not in text
+        assert "not end the comparison" in protocol.retry_message((minor,)).text
 
 
 PROTOCOLS: tuple[ProtocolName, ...] = ("concat", "paired")
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_the_redirect_holds_the_beginnings_of_a_call_and_of_an_answer(name: ProtocolName) -> None:
+    protocol = make_protocol(Settings(), name)
+    call, answer = protocol.redirect
+    assert protocol.parse(f"{answer}TA=1, VQ=1, MQ=0, OA=1").kind == "answer"
+    assert protocol.parse(f'{call}{{"frame_indices": [1]}}').kind == "tool"
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_a_lower_limit_per_call_is_kept_and_named_to_the_judge(name: ProtocolName) -> None:
+    protocol = make_protocol(Settings(frames_per_call=2), name)
+    wants = protocol.parse("<tool_call>[1, 2, 3]</tool_call>").wants
+    assert (wants.indices, wants.truncated) == ((1, 2), True)
+    assert "1 to 2 of" in protocol.retry_message(()).text
 
 
 @pytest.mark.parametrize(
@@ -126,12 +127,8 @@ def test_the_numbers_of_the_card_are_the_defaults(
     protocol: ProtocolName, window: object, turns: int, frames: int
 ) -> None:
     full = with_defaults(Settings(), make_protocol(Settings(), protocol))
-    assert (full.protocol, full.window, full.max_turns, full.frames_per_call) == (
-        protocol,
-        window,
-        turns,
-        frames,
-    )
+    found = full.protocol, full.window, full.max_turns, full.frames_per_call
+    assert found == (protocol, window, turns, frames)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -178,13 +175,11 @@ def test_every_word_of_the_drawn_world_is_known() -> None:
 @pytest.mark.parametrize("protocol", ["paired", "concat"])
 def test_every_frame_is_read_as_it_was_noted(protocol: ProtocolName) -> None:
     prompts = make_protocol(Settings(), protocol)
-    pairs = [
-        draw_pair(seed, world)
-        for seed in range(20)
-        for world in (FULL, replace(FULL, no_thing=1.0))
-    ]
-    for pair in pairs:
-        for text, _, evidence in play_teacher(pair, prompts):
+    worlds = (FULL, replace(FULL, no_thing=1.0))
+    for seed, world in product(range(8), worlds):
+        for text, _, evidence in play_teacher(draw_pair(seed, world), prompts):
+            assert "nothing to follow" not in text, "without a thing the light is followed"
+            assert world is FULL or "% and at " in text, "the bright and the dark"
             snapshot = prompts.parse(text).snapshot
             read = read_frame_facts(snapshot)
             assert [video.side for video in read] == list(Side)
@@ -193,13 +188,6 @@ def test_every_frame_is_read_as_it_was_noted(protocol: ProtocolName) -> None:
                 facts = [(fact.frame, fact.picture, WORDS[fact.motion]) for fact in video.frames]
                 assert facts == [(frame.number, frame.state, frame.motion) for frame in noted]
                 assert bool(video.shows) == (len(evidence.looks) == 1)
-
-
-def test_where_no_thing_can_be_followed_the_light_is() -> None:
-    protocol = make_protocol(Settings(), "paired")
-    for text, _, _ in play_teacher(draw_pair(0, replace(FULL, no_thing=1.0)), protocol):
-        assert "nothing to follow" not in text
-        assert re.search(r"#\d+ at \d+%,\d+% and at \d+%,\d+%(?: \([^)]*\))? clear", text)
 
 
 def test_a_snapshot_that_holds_anything_else_is_no_table() -> None:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
-from pathlib import Path
 
 import pytest
 from hypothesis import given, strategies as st
 
+from tests.protocols.test_conformance import CASES
 from vrthinker_core.protocols import make_protocol
 from vrthinker_core.protocols.parser import find_sentence, frame_numbers
 from vrthinker_core.types import Dimension, Settings
 
-CONFORMANCE = Path(__file__).parents[1] / "conformance"
 SHOWN = [str(number) for number in range(128)]
 
 THINK = (
@@ -87,20 +85,11 @@ def test_the_quality_of_motion_is_no_quality_of_the_picture() -> None:
     assert find_sentence(Dimension.VQ, ["The quality of the motion is low."]) == ""
 
 
-REPLIES = [
-    (case, rules)
-    for line in (CONFORMANCE / "replies.jsonl").read_text("utf-8").splitlines()
-    for case in [json.loads(line)]
-    for rules in [make_protocol(Settings(), case["protocol"])]
-    if "reply" in case
-]
-
-
 def test_of_all_known_replies_only_what_was_written_and_shown_is_named() -> None:
     """And of no label's digit, time or share is said that it is a frame."""
     quoted = 0
-    for case, rules in REPLIES:
-        think = rules.parse(case["reply"]).think
+    for case in CASES:
+        think = make_protocol(Settings(), case["protocol"]).parse(case.get("reply", "")).think
         for dimension in Dimension:
             sentence = find_sentence(dimension, [think])
             numbers = frame_numbers(sentence, SHOWN)

@@ -17,40 +17,11 @@ CALL = '<tool_call>{"frame_indices": [7]}</tool_call>'
 
 LABEL = st.sampled_from([None, *Preference])
 VERDICT = st.builds(Verdict, LABEL, LABEL, LABEL, LABEL)
-TAGS = [
-    "<Think>",
-    "</Think>",
-    "<snapshot>",
-    "</Snapshot >",
-    "<Answer>",
-    "</Answer>",
-    "<recommend answer>",
-    "</recommend_answer>",
-]
-CALLS = [
-    "<tool_call>",
-    "</tool_call>",
-    '{"frame_indices": [7, 8]}',
-    "```json",
-    "NaN",
-    "1e400",
-    "//",
-    "/*",
-]
-OTHERS = [
-    "<tool_response>",
-    "<|im_end|>",
-    WHOLE,
-    OTHER,
-    "TA=",
-    "CF=3",
-    "12",
-    "-1",
-    "\ud800",
-    "\u200b",
-    "\x00",
-]
-PIECES = st.sampled_from([*TAGS, *CALLS, *OTHERS, *"{}[],\"'\\<> \n"])
+PIECES = st.sampled_from([
+    "<Think>", "</Think>", "<snapshot>", "</Snapshot >", "<Answer>", "</Answer>", "<recommend answer>", "</recommend_answer>",
+    "<tool_call>", "</tool_call>", '{"frame_indices": [7, 8]}', "```json", "NaN", "1e400", "//", "/*", "<tool_response>", "<|im_end|>",
+    WHOLE, OTHER, "TA=", "CF=3", "12", "-1", "\ud800", "\u200b", "\x00", *"{}[],\"'\\<> \n",
+])  # fmt: skip
 TEXTS = st.lists(PIECES | st.text(max_size=5), max_size=30).map("".join)
 
 
@@ -66,9 +37,6 @@ def answer_text(
 
 def kinds(reply: Reply) -> list[ProblemKind]:
     return [problem.kind for problem in reply.problems]
-
-
-# -- any text ------------------------------------------------------------------------------------------------------------
 
 
 @given(TEXTS, st.booleans(), st.sampled_from([PAIRED, CONCAT]))
@@ -93,13 +61,8 @@ def test_any_text_gives_a_consistent_reply(text: str, cut: bool, protocol: Promp
 def test_the_kept_text_is_read_the_same_again(text: str, protocol: PromptProtocol) -> None:
     first = protocol.parse(text)
     again = protocol.parse(first.text)
-    assert (again.kind, again.verdict, again.wants, again.think) == (
-        first.kind,
-        first.verdict,
-        first.wants,
-        first.think,
-    )
-    assert again.text == first.text
+    for part in ("text", "kind", "verdict", "wants", "think"):
+        assert getattr(again, part) == getattr(first, part)
 
 
 @given(
@@ -121,58 +84,42 @@ def test_answers_and_calls_in_reasoning_are_quotations(
     verdict: Verdict, protocol: PromptProtocol
 ) -> None:
     answer = answer_text(verdict, protocol)
-    quoted = f"<Snapshot>{answer}{CALL}</Snapshot><Think>{CALL}{answer}</Think>"
-    reply = protocol.parse(quoted)
+    reply = protocol.parse(f"<Snapshot>{answer}{CALL}</Snapshot><Think>{CALL}{answer}</Think>")
     assert (reply.verdict, reply.wants) == (None, None)
     assert kinds(reply) == [ProblemKind.NO_ACTION]
 
 
-# -- several parts ------------------------------------------------------------------------------------------------------
+def final(labels: str) -> str:
+    return f"<Answer>{labels}</Answer>"
+
+
+def recommended(labels: str) -> str:
+    return f"<recommend answer>{labels}</recommend answer>"
 
 
 @pytest.mark.parametrize(
     ("text", "kind", "overall"),
     [
-        (f"<Answer>{WHOLE}</Answer><Answer>{OTHER}</Answer>", "answer", 2),
-        (f"<Answer>{WHOLE}</Answer><Answer>TA=2</Answer>", "answer", 1),
-        (f"<Answer>{WHOLE}</Answer><recommend answer>{OTHER}</recommend answer>", "answer", 1),
-        (f"<recommend answer>{OTHER}</recommend answer><Answer>{WHOLE}</Answer>", "answer", 1),
+        (final(WHOLE) + final(OTHER), "answer", 2),
+        (final(WHOLE) + final("TA=2"), "answer", 1),
+        (final(WHOLE) + recommended(OTHER), "answer", 1),
+        (recommended(OTHER) + final(WHOLE), "answer", 1),
+        (recommended(WHOLE) + recommended(OTHER), "recommend", 2),
+        (recommended(WHOLE) + final("TA=2"), "recommend", 1),
+        (final(WHOLE) + CALL, "answer", 1),
+        (CALL + recommended(WHOLE), "tool", 1),
+        (CALL + final("TA=2"), "tool", None),
+        (f"<tool_call>{{'frame_indices': [7]}} don't {final(WHOLE)} it's</tool_call>", "answer", 1),
+        (f"<tool_call>{{'frame_indices': [7]}}{final(WHOLE)}{{}}</tool_call>", "answer", 1),
+        (f"<tool_call>{{</tool_call>{final(WHOLE)}}}</tool_call>", "answer", 1),
+        (recommended(f"\n{final(WHOLE)}"), "recommend", 1),
+        (recommended(f"<Final answer>{final(WHOLE)}</final answer>") + CALL, "tool", 1),
+        (f"<recommend answer>{recommended(f'<answer>{WHOLE}')}{CALL}", "tool", 1),
+        (recommended(OTHER + final(WHOLE)), "answer", 1),
+        (recommended("") + final(WHOLE), "answer", 1),
+        (final(f"<Think>why {OTHER}</Think>{WHOLE}"), "answer", 1),
         (
-            f"<recommend answer>{WHOLE}</recommend answer><recommend answer>{OTHER}</recommend answer>",
-            "recommend",
-            2,
-        ),
-        (f"<recommend answer>{WHOLE}</recommend answer><Answer>TA=2</Answer>", "recommend", 1),
-        (f"<Answer>{WHOLE}</Answer>{CALL}", "answer", 1),
-        (f"{CALL}<recommend answer>{WHOLE}</recommend answer>", "tool", 1),
-        (f"{CALL}<Answer>TA=2</Answer>", "tool", None),
-        (
-            f"<tool_call>{{'frame_indices': [7]}} don't <Answer>{WHOLE}</Answer> it's</tool_call>",
-            "answer",
-            1,
-        ),
-        (
-            f"<tool_call>{{'frame_indices': [7]}}<Answer>{WHOLE}</Answer>{{}}</tool_call>",
-            "answer",
-            1,
-        ),
-        (f"<tool_call>{{</tool_call><Answer>{WHOLE}</Answer>}}</tool_call>", "answer", 1),
-        (f"<recommend answer>\n<answer>{WHOLE}</answer></recommend answer>", "recommend", 1),
-        (
-            f"<recommend answer><Final answer><answer>{WHOLE}</answer></final answer></recommend answer>{CALL}",
-            "tool",
-            1,
-        ),
-        (
-            f"<recommend answer><recommend answer><answer>{WHOLE}</recommend answer>{CALL}",
-            "tool",
-            1,
-        ),
-        (f"<recommend answer>{OTHER}<answer>{WHOLE}</answer></recommend answer>", "answer", 1),
-        (f"<recommend answer></recommend answer><answer>{WHOLE}</answer>", "answer", 1),
-        (f"<Answer><Think>why {OTHER}</Think>{WHOLE}</Answer>", "answer", 1),
-        (
-            f"<Answer><Snapshot>s</Snapshot>TA=1, MQ=0<Think>t <Answer>{OTHER}</Answer></Think>, VQ=1, OA=1</Answer>",
+            final(f"<Snapshot>s</Snapshot>TA=1, MQ=0<Think>t {final(OTHER)}</Think>, VQ=1, OA=1"),
             "answer",
             1,
         ),
@@ -180,7 +127,7 @@ def test_answers_and_calls_in_reasoning_are_quotations(
         (f"<Answer>{WHOLE}<Think>t</Think>{OTHER}", "answer", 1),
         (f"<Answer><Think>t {OTHER}</Think>{WHOLE}", "answer", 1),
         (f"<Answer>Well: <Snapshot>s</Snapshot><Think>t</Think>{WHOLE}{CALL}", "answer", 1),
-        (f"<recommend answer><think>t</think>{WHOLE}</recommend answer>{CALL}", "tool", 1),
+        (recommended(f"<think>t</think>{WHOLE}") + CALL, "tool", 1),
     ],
 )
 def test_which_answer_counts(text: str, kind: str, overall: int | None) -> None:
@@ -241,14 +188,7 @@ def test_an_answer_that_was_complete_before_the_cut_is_not_truncated() -> None:
 
 @pytest.mark.parametrize(
     "begin",
-    [
-        "<|im_start|>",
-        "<|im_end|>",
-        "<tool_response>",
-        "< Tool-Response id=1>",
-        "<|image_pad|>",
-        "＜|im_end|＞",
-    ],
+    ["<|im_end|>", "<tool_response>", "< Tool-Response id=1>", "<|image_pad|>", "＜|im_end|＞"],
 )
 def test_invented_environment_is_cut_away(begin: str) -> None:
     own = f"\u200b<Think>t</Think>{CALL}\n"
@@ -260,20 +200,13 @@ def test_invented_environment_is_cut_away(begin: str) -> None:
 
 
 def test_the_words_of_the_environment_cut_only_right_behind_a_call() -> None:
-    invented = (
-        f"{CALL}\n\nAfter selecting frames: Here are the selected frames<Answer>{OTHER}</Answer>"
-    )
+    words = "After selecting frames: Here are the selected frames"
+    invented = f"{CALL}\n\n{words}<Answer>{OTHER}</Answer>"
     assert CONCAT.parse(invented).text == f"{CALL}\n\n"
     left_open = CONCAT.parse(invented.replace("</tool_call>", ""))
     assert (left_open.text, left_open.kind) == ('<tool_call>{"frame_indices": [7]}\n\n', "tool")
-    quoted = f'<tool_call>{{"frame_indices": [7], "why": "After selecting frames: more"}}</tool_call><final answer>{WHOLE}'
-    assert CONCAT.parse(quoted).kind == "answer"
-    assert (
-        CONCAT.parse(
-            f"<think>After selecting frames: better.</think><final answer>{WHOLE}</final answer>"
-        ).kind
-        == "answer"
-    )
+    for quoted in (CALL.replace("]", f'], "why": "{words}"'), f"<think>{words}.</think>"):
+        assert CONCAT.parse(f"{quoted}<final answer>{WHOLE}").kind == "answer"
 
 
 def test_a_cut_keeps_no_invisible_character_that_stood_beside_it() -> None:
@@ -300,23 +233,17 @@ def test_reasoning_is_quoted_as_written() -> None:
     assert (reply.snapshot, reply.think) == ("Ｖ1 is “A”", "one\ntwo")
 
 
-# -- as conformance values -----------------------------------------------------------------------------------------------
-
-
 def test_conformance_values_hold_only_what_applies() -> None:
-    answer = to_expected(PAIRED.parse(f"<Answer>{WHOLE}, CF=4</Answer>"))
-    assert answer == {
+    assert to_expected(PAIRED.parse(f"<Answer>{WHOLE}, CF=4</Answer>")) == {
         "kind": "answer",
         "answer": {"TA": 1, "MQ": 0, "VQ": 1, "OA": 1},
         "confidence": 4,
         "think": "",
         "snapshot": "",
     }
-    tool = to_expected(
-        PAIRED.parse('<tool_call>{"frame_indices": [NaN, 1e400, null, true, 1.5, 3]}</tool_call>')
-    )
-    assert tool["dropped"] == ["NaN", "1e400", None, "true", 1.5]
+    tool = to_expected(PAIRED.parse("<tool_call>[NaN, 1e400, null, true, 1.5, 3]</tool_call>"))
     assert (tool["indices"], tool["truncated"]) == ([3], False)
+    assert tool["dropped"] == ["NaN", "1e400", None, "true", 1.5]
     broken = to_expected(PAIRED.parse("<Answer>TA=1</Answer>"))
     assert (broken["error"], broken["partial"]) == ("missing_dims", {"TA": 1})
 

@@ -8,22 +8,23 @@ from pathlib import Path
 
 import pytest
 
+from tests.protocols.test_conformance import CASES
 from vrthinker_core.protocols import Paired, PromptProtocol, make_protocol
 from vrthinker_core.traces import load
 from vrthinker_core.types import Settings
 
 ROOT = Path(__file__).parents[2]
-CONFORMANCE = ROOT / "tests" / "conformance"
 NOTED = "<Snapshot>s</Snapshot><Think>t</Think>"
 
 
 def replies() -> Iterator[tuple[str, PromptProtocol, str]]:
     """Real and published replies that their judge ended, each with its protocol."""
-    for line in (CONFORMANCE / "replies.jsonl").read_text("utf-8").splitlines():
-        case = json.loads(line)
+    for case in CASES:
         if "reply" in case and case["finish_reason"] == "stop":
             yield case["id"], make_protocol(Settings(), case["protocol"]), case["reply"]
-    for line in (CONFORMANCE / "dialogues.jsonl").read_text("utf-8").splitlines():
+    for line in (
+        (ROOT / "tests" / "conformance" / "dialogues.jsonl").read_text("utf-8").splitlines()
+    ):
         case = json.loads(line)
         for place, text in enumerate(dict.fromkeys(case["replies"])):
             yield f"{case['id']}-{place}", make_protocol(Settings(), case["protocol"]), text
@@ -54,15 +55,13 @@ def test_more_text_only_adds_frames_of_the_finished_reply(
 
 
 CALL = '{"name": "select_frames", "arguments": {"frame_indices": ['
+FORTY = ", ".join(map(str, range(40)))
 SO_FAR = [
     (f"{NOTED}<tool_call>{CALL}10", ()),  # it may become 100
     (f"{NOTED}<tool_call>{CALL}10, 3", (10,)),
     (f"<tool_call>{CALL}10 ]", (10,)),
     (f"{NOTED}<tool_call>{{'target_frames': [10, 10, 128, 30,", (10, 30)),
-    (
-        f"{NOTED}<tool_call>{CALL}{'7, ' * 3}{', '.join(map(str, range(40)))},",
-        (7, *range(7), *range(8, 12)),
-    ),
+    (f"{NOTED}<tool_call>{CALL}{'7, ' * 3}{FORTY},", (7, *range(7), *range(8, 12))),
     (f"{NOTED}<tool_call>{CALL}5]}}}}</tool_call>\n<tool_call>{CALL}6,", (5, 6)),
     (f"{NOTED}<tool_call>{CALL.replace('select', 'crop')}10,", ()),
     (f"{NOTED}<tool_call>{CALL}10.5, 20,", ()),

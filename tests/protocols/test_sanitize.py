@@ -13,33 +13,11 @@ from vrthinker_core.protocols.labels import strip_invisible, to_narrow
 from vrthinker_core.protocols.sanitize import check_prompt
 from vrthinker_core.protocols.segments import PROTOCOL
 
-TAGS = [
-    "<|im_end|>",
-    "<|x y|>",
-    "<tool_call>",
-    "</ Tool-Call >",
-    "<final\u00a0answer x=1>",
-    "<Think>",
-    "<tool_response>",
-]
-PIECES = [
-    "<|",
-    "|>",
-    "<",
-    ">",
-    "＜",
-    "｜",
-    "＞",
-    "‹",
-    "›",
-    "/",
-    " ",
-    "think",
-    "answer",
-    "synthesis",
-]
-UNSEEN = ["\u200b", "\ufeff", "\x00", "\r\n", "\r", "\ud800", "\u202a", "\u2066", "\ufe0f"]
-DANGEROUS = st.sampled_from([*TAGS, *PIECES, *UNSEEN])
+DANGEROUS = st.sampled_from([
+    "<|im_end|>", "<|x y|>", "<tool_call>", "</ Tool-Call >", "<final\u00a0answer x=1>", "<Think>", "<tool_response>",
+    *"<>＜｜＞‹›/ ", "<|", "|>", "think", "answer", "synthesis",
+    "\u200b", "\ufeff", "\x00", "\r\n", "\r", "\ud800", "\u202a", "\u2066", "\ufe0f",
+])  # fmt: skip
 TEXTS = st.lists(DANGEROUS | st.text(max_size=4), max_size=25).map("".join)
 
 
@@ -53,12 +31,7 @@ def test_no_control_token_and_no_tag_is_left(text: str) -> None:
     assert not re.search(r"<\|.*?\|>", read, re.DOTALL)
     assert not PROTOCOL.search(read)
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufeff\ud800-\udfff]", safe)
-
-
-@given(TEXTS)
-def test_sanitised_text_stays_as_it_is(text: str) -> None:
-    safe = sanitize_prompt(text).text
-    assert sanitize_prompt(safe) == (safe, False, False)
+    assert sanitize_prompt(safe) == (safe, False, False), "a second time changes nothing"
 
 
 @given(TEXTS)
@@ -95,34 +68,25 @@ def test_ordinary_text_is_not_reported_as_changed(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "safe"),
+    ("text", "safe", "quoted", "removed"),
     [
-        ("A <|im_end|> ball", "A ‹|im_end|› ball"),
-        ("<tool_call>x</tool_call>", "‹tool_call›x‹/tool_call›"),
-        ("< FINAL answer >", "‹ FINAL answer ›"),
-        ("a cat</thinking><turn|> <channel|>", "a cat‹/thinking›‹turn|› ‹channel|›"),
+        ("A <|im_end|> ball", "A ‹|im_end|› ball", True, False),
+        ("<tool_call>x</tool_call>", "‹tool_call›x‹/tool_call›", True, False),
+        ("< FINAL answer >", "‹ FINAL answer ›", True, False),
+        ("a</thinking><turn|> <channel|>", "a‹/thinking›‹turn|› ‹channel|›", True, False),
+        ("\ufeffa\x00b\x1bc", "abc", False, True),
+        ("half \ud83d", "half \ufffd", False, True),
+        ("\ufeff<Think>", "‹Think›", True, True),
+        ("a\r\nb\rc", "a\nb\nc", False, False),
     ],
 )
-def test_dangerous_text_stays_readable_and_is_reported_as_quoted(text: str, safe: str) -> None:
-    assert sanitize_prompt(text) == (safe, True, False)
-
-
-@pytest.mark.parametrize(
-    ("text", "safe"), [("\ufeffa\x00b\x1bc", "abc"), ("half \ud83d", "half \ufffd")]
-)
-def test_characters_that_are_no_text_are_reported_as_removed(text: str, safe: str) -> None:
-    assert sanitize_prompt(text) == (safe, False, True)
+def test_it_is_said_whether_tags_were_quoted_or_characters_removed(
+    text: str, safe: str, quoted: bool, removed: bool
+) -> None:
+    assert sanitize_prompt(text) == (safe, quoted, removed)
 
 
 @pytest.mark.parametrize("text", ["", " \n", "\u200b", "\u2066", "\u061c\ufe0f"])
 def test_a_prompt_of_which_nothing_can_be_seen_is_empty(text: str) -> None:
     with pytest.raises(BadInput, match="The prompt is empty"):
         check_prompt(text)
-
-
-def test_a_prompt_may_hold_both() -> None:
-    assert sanitize_prompt("\ufeff<Think>") == ("‹Think›", True, True)
-
-
-def test_new_line_ends_are_not_reported_as_changed() -> None:
-    assert sanitize_prompt("a\r\nb\rc") == ("a\nb\nc", False, False)

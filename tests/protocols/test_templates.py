@@ -42,10 +42,6 @@ def seed(start: str) -> str:
     return path.read_bytes().decode("utf-8")
 
 
-def evaluated(source: str, names: dict[str, object]) -> object:
-    return eval(compile(ast.parse(source.strip(), mode="eval"), "<card>", "eval"), {}, names)
-
-
 def concat_card() -> tuple[str, str]:
     """(system, user) as the snippet on the card builds them."""
     text = seed("000")
@@ -64,7 +60,8 @@ def paired_card() -> tuple[str, str]:
     text = seed("001")
     system = text.split('SYSTEM_PROMPT = """', 1)[1].split('"""', 1)[0]
     user = text.split("user_text = ", 1)[1].split("\nmessages = ", 1)[0]
-    return system.replace(MANGLED_DASH, DASH), str(evaluated(user, {"prompt": PROMPTS["paired"]}))
+    code = compile(ast.parse(user.strip(), mode="eval"), "<card>", "eval")
+    return system.replace(MANGLED_DASH, DASH), str(eval(code, {}, {"prompt": PROMPTS["paired"]}))
 
 
 @pytest.mark.parametrize("protocol", ["concat", "paired"])

@@ -9,11 +9,11 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def in_a_second(run: Callable[[], T]) -> T:
-    """What run() gives; the quickest of ten must take at most a second of the processor, for neighbours cost time too."""
+def in_seconds(most: float, run: Callable[[], T]) -> T:
+    """What run() gives; the quickest of ten must take at most so much of the processor, for neighbours cost time too."""
     for _ in range(10):
         start = time.process_time()
         result = run()
-        if time.process_time() - start <= 1:
+        if time.process_time() - start <= most:
             return result
-    raise AssertionError("Ten times slower than a second.")
+    raise AssertionError(f"Ten times slower than {most:g} s.")

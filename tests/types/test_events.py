@@ -21,38 +21,30 @@ from vrthinker_core.types.progress import Pace, reading, totals, turn_figures
 from vrthinker_core.types.wording import frame_time
 
 WHOLE = Verdict(Preference.FIRST, Preference.TIE, Preference.SECOND, Preference.FIRST)
+PARTIAL = replace(WHOLE, MQ=None)
 ANSWERED = Finished(StopReason.ANSWERED, WHOLE)
 
 
-def ended(finished: Finished | None) -> Run:
-    return Run(Started("a ball", "scripted", "paired", Settings(), (None, None)), finished=finished)
-
-
-def test_an_answer_without_a_missing_label_is_final_and_whole() -> None:
-    run = ended(ANSWERED)
-    assert (run.final_verdict, run.whole_answer) == (WHOLE, WHOLE)
-
-
-def test_an_answer_in_which_a_label_is_missing_is_final_but_not_whole() -> None:
-    partial = replace(WHOLE, MQ=None)
-    run = ended(replace(ANSWERED, verdict=partial))
-    assert (run.final_verdict, run.whole_answer) == (partial, None)
-
-
-@pytest.mark.parametrize("stop", [stop for stop in StopReason if stop is not StopReason.ANSWERED])
-def test_a_run_that_did_not_end_with_its_answer_has_no_whole_one(stop: StopReason) -> None:
-    run = ended(replace(ANSWERED, stop=stop))
-    assert (run.final_verdict, run.whole_answer) == (WHOLE, None)
-
-
 @pytest.mark.parametrize(
-    "finished", [None, replace(ANSWERED, verdict=None), replace(ANSWERED, provisional=True)]
+    ("finished", "final", "whole"),
+    [
+        (ANSWERED, WHOLE, WHOLE),
+        (replace(ANSWERED, verdict=PARTIAL), PARTIAL, None),
+        *(
+            (replace(ANSWERED, stop=stop), WHOLE, None)
+            for stop in StopReason
+            if stop is not StopReason.ANSWERED
+        ),
+        (None, None, None),
+        (replace(ANSWERED, verdict=None), None, None),
+        (replace(ANSWERED, provisional=True), None, None),
+    ],
 )
-def test_a_run_without_an_end_an_answer_or_a_final_one_has_neither(
-    finished: Finished | None,
+def test_an_answer_that_ended_the_run_is_final_and_without_a_missing_label_whole(
+    finished: Finished | None, final: Verdict | None, whole: Verdict | None
 ) -> None:
-    run = ended(finished)
-    assert (run.final_verdict, run.whole_answer) == (None, None)
+    run = Run(Started("a ball", "scripted", "paired", Settings(), (None, None)), finished=finished)
+    assert (run.final_verdict, run.whole_answer) == (final, whole)
 
 
 def shown(turn: int, note: str = "") -> FramesShown:
@@ -83,13 +75,10 @@ def test_the_seconds_left_are_those_of_the_turns_that_ended(
 ) -> None:
     pace = paced(*((2 + each * turn, shown(turn + 1)) for turn in range(ended + 1)))
     now = 2 + each * (ended + part)
-    left = pace.seconds_left(now, turns)
-    assert left == pytest.approx(
-        max(0, turns - ended - 1) * each + each * (1 - part), rel=1e-6, abs=1e-6
-    )
-    assert pace.seconds_left(now + 100 * each, turns) == pytest.approx(
-        max(0, turns - ended - 1) * each
-    ), "never below zero"
+    later = max(0, turns - ended - 1) * each
+    left = pytest.approx(later + each * (1 - part), rel=1e-6, abs=1e-6)
+    assert pace.seconds_left(now, turns) == left
+    assert pace.seconds_left(now + 100 * each, turns) == pytest.approx(later), "never below zero"
 
 
 def test_the_totals_are_those_of_all_turns() -> None:

@@ -44,17 +44,18 @@ def test_what_is_left_out_is_the_default(row: Setting, left_out: object) -> None
     assert row.parse(left_out) == getattr(Settings(), row.name)
 
 
-@every_row
-@given(
-    value=st.one_of(
-        st.text(max_size=40),
-        st.integers(),
-        st.floats(),
-        st.booleans(),
-        st.lists(st.integers()),
-        st.just({}),
-    )
+ANYTHING = (
+    st.text(max_size=40)
+    | st.integers()
+    | st.floats()
+    | st.booleans()
+    | st.lists(st.integers())
+    | st.just({})
 )
+
+
+@every_row
+@given(value=ANYTHING)
 def test_anything_else_is_a_value_or_one_sentence(row: Setting, value: object) -> None:
     sentence = ""
     try:
@@ -67,63 +68,25 @@ def test_anything_else_is_a_value_or_one_sentence(row: Setting, value: object) -
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "sentence"),
+    ("name", "value", "rule"),
     [
-        ("max_turns", 33, 'The setting "Turns" must lie between 1 and 32; it is 33.'),
-        (
-            "max_turns",
-            "1.5",
-            "The setting \"Turns\" must be a whole number from 1 to 32; it is '1.5'.",
-        ),
-        (
-            "window",
-            -1,
-            'The setting "Memory window" must be all, or a whole number from 0 up; it is -1.',
-        ),
-        (
-            "total",
-            97,
-            'The setting "Frames in the list" must be an even number from 16 to 1024; it is 97.',
-        ),
-        (
-            "protocol",
-            "french",
-            "The setting \"Protocol\" must be one of auto, paired, concat; it is 'french'.",
-        ),
-        (
-            "temperature",
-            "nan",
-            'The setting "Temperature" must be a number from 0 to 2; it is nan.',
-        ),
-        ("temperature", 2.5, 'The setting "Temperature" must lie between 0 and 2; it is 2.5.'),
-        (
-            "temperature",
-            10**400,
-            f'The setting "Temperature" must lie between 0 and 2; it is 1{"0" * 39}.',
-        ),
-        (
-            "seed",
-            -(10**400),
-            f'The setting "Seed" must lie between 0 and 2147483647; it is -1{"0" * 38}.',
-        ),
-        (
-            "window",
-            10**17,
-            'The setting "Memory window" must lie between 0 and 9007199254740991; it is 100000000000000000.',
-        ),
-        (
-            "seed",
-            True,
-            'The setting "Seed" must be a whole number from 0 to 2147483647; it is True.',
-        ),
+        ("max_turns", 33, "lie between 1 and 32; it is 33."),
+        ("max_turns", "1.5", "be a whole number from 1 to 32; it is '1.5'."),
+        ("window", -1, "be all, or a whole number from 0 up; it is -1."),
+        ("window", 10**17, "lie between 0 and 9007199254740991; it is 100000000000000000."),
+        ("total", 97, "be an even number from 16 to 1024; it is 97."),
+        ("protocol", "french", "be one of auto, paired, concat; it is 'french'."),
+        ("temperature", "nan", "be a number from 0 to 2; it is nan."),
+        ("temperature", 2.5, "lie between 0 and 2; it is 2.5."),
+        ("temperature", 10**400, f"lie between 0 and 2; it is 1{'0' * 39}."),
+        ("seed", -(10**400), f"lie between 0 and 2147483647; it is -1{'0' * 38}."),
+        ("seed", True, "be a whole number from 0 to 2147483647; it is True."),
     ],
 )
-def test_the_sentence_names_the_setting_and_its_range(
-    name: str, value: object, sentence: str
-) -> None:
+def test_the_sentence_names_the_setting_and_its_range(name: str, value: object, rule: str) -> None:
     with pytest.raises(BadInput) as bad:
         setting(name).parse(value)
-    assert str(bad.value) == sentence
+    assert str(bad.value) == f'The setting "{setting(name).label}" must {rule}'
 
 
 @pytest.mark.parametrize(
@@ -179,12 +142,7 @@ def test_settings_are_refused_where_they_are_made(wrong: dict[str, Any]) -> None
 @every_row
 def test_every_value_a_form_offers_makes_a_protocol(row: Setting, protocol: ProtocolName) -> None:
     for value in (*row.words, *row.offered):
-        if (
-            row.name == "frames_per_call"
-            and protocol == "concat"
-            and isinstance(value, int)
-            and value > 8
-        ):
-            continue
+        if (row.name, protocol) == ("frames_per_call", "concat") and value not in (None, *range(9)):
+            continue  # The other protocol allows more
         chosen = parse_settings({row.name: value})
         assert getattr(with_defaults(chosen, make_protocol(chosen, protocol)), row.name) is not None

@@ -99,8 +99,6 @@ class ObservedRun:
     """When the first update of this very run came, whatever it says. A place in the queue is no update."""
     first_frames: float | None = None
     """When the first update came that names frames."""
-    first_pictures: float | None = None
-    """When the pictures of those frames had been fetched too."""
     seconds: float = 0.0
     """When the run ended, or was refused."""
     updates: int = 0
@@ -239,7 +237,6 @@ class PageClient:
 
     async def _fetch_all(self, names: Sequence[str], observed: ObservedRun) -> None:
         await asyncio.gather(*(self._fetch(name, observed) for name in names))
-        observed.first_pictures = observed.first_pictures or observed.elapsed
 
     async def _fetch(self, name: str, observed: ObservedRun) -> None:
         async with self._connections:

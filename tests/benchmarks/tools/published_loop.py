@@ -69,7 +69,7 @@ class PublishedLoop:
     def turn(self, requested: Sequence[int], reply: Sequence[int]) -> str:
         """Show the frames of the slots `requested` (the first turn shows `FIRST`), then write `reply`; returns its text."""
         with self._timer.phase("video"):
-            images = self._frame_pairs(requested) if self._images else self._first_frames()
+            images = self._frames([[slot] for slot in requested] if self._images else [FIRST])
         self._images += images
         content = [
             *({"type": "image"} for _ in images),
@@ -80,13 +80,10 @@ class PublishedLoop:
         self._messages.append({"role": "assistant", "content": [{"type": "text", "text": text}]})
         return text
 
-    def _first_frames(self) -> list[Image.Image]:
-        return [image for path in self._videos for image in read_frames(path, FIRST)]
-
-    def _frame_pairs(self, slots: Sequence[int]) -> list[Image.Image]:
-        return [
-            image for slot in slots for path in self._videos for image in read_frames(path, [slot])
-        ]
+    def _frames(self, calls: Sequence[Sequence[int]]) -> list[Image.Image]:
+        """The slots of each call, of one video after the other."""
+        both = [(call, path) for call in calls for path in self._videos]
+        return [image for call, path in both for image in read_frames(path, call)]
 
     @torch.inference_mode()
     def _generate(self, reply: Sequence[int]) -> str:

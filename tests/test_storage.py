@@ -30,21 +30,20 @@ from vrthinker_core.storage import (
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs SIGKILL and locks")
 
-KILL_WRITERS = (
-    "import json, sys; from pathlib import Path; from tests.benchmarks.kills import kill_writers; "
-    + ("print(json.dumps(kill_writers(Path(sys.argv[1]), 60)))")
-)
 DIE = "import os, signal, sys; from pathlib import Path; from vrthinker_core.storage import atomic_path, owned_folder; "
 
 
+KILL_WRITERS = """
+import json, sys
+from pathlib import Path
+from tests.benchmarks.kills import kill_writers
+print(json.dumps(kill_writers(Path(sys.argv[1]), 40)))
+"""
+
+
 def test_killed_writers_tear_nothing_and_leave_nothing_after_the_next_start(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", KILL_WRITERS, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    figures = json.loads(done.stdout)
+    command = [sys.executable, "-c", KILL_WRITERS, str(tmp_path)]
+    figures = json.loads(subprocess.check_output(command, text=True))
     assert (figures["torn"], figures["left"]) == (0, 0)
     assert figures["traces"] > 2
     assert figures["halves"] > 0, "no kill came within a file"
@@ -103,11 +102,7 @@ def test_a_file_has_the_permissions_of_any_new_file(mask: int, mode: int, tmp_pa
     assert (tmp_path / "a.json").stat().st_mode & 0o777 == mode
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["\N{VIDEO CAMERA}" * 60 + ".json", "a" * 255, "é" * 127],
-    ids=["four bytes", "one", "two"],
-)
+@pytest.mark.parametrize("name", ["\N{VIDEO CAMERA}" * 60 + ".json", "a" * 255, "é" * 127])
 def test_every_name_that_a_file_may_have_can_be_written(name: str, tmp_path: Path) -> None:
     with atomic_path(tmp_path / name) as part:
         part.write_text("x")
@@ -128,11 +123,8 @@ def test_the_next_start_removes_the_folder_of_a_server_that_was_killed(
         (tmp_path / "ours-link").symlink_to(alive)
         assert len(list(tmp_path.iterdir())) == 3
         with owned_folder("ours-") as second:
-            assert {path.name for path in tmp_path.iterdir()} == {
-                alive.name,
-                second.name,
-                "ours-link",
-            }
+            left = {path.name for path in tmp_path.iterdir()}
+            assert left == {alive.name, second.name, "ours-link"}
             assert (alive / "video.mp4").read_text() == "a visitor's"
     assert [path.name for path in tmp_path.iterdir()] == ["ours-link"]
 
@@ -157,9 +149,6 @@ def test_more_pairs_than_there_may_be_files_for_are_refused_with_what_to_do(
         "A concurrency of 64 needs more than the 256 files that this process may have open: "
         "give a number up to 20, or raise the limit with `ulimit -n`."
     )
-
-
-def test_one_pair_is_never_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (32, 32))
     allow_pairs(1)
 
@@ -193,11 +182,7 @@ def test_what_a_killed_process_left_of_a_line_is_no_line_and_is_cut_off(
         assert not lines.empty
         lines.append(b"three")
     assert path.read_bytes() == b"one\n\ntwo\nthree\n"
-
-
-def test_a_file_of_half_a_line_is_empty(tmp_path: Path) -> None:
-    path = tmp_path / "lines"
-    path.write_bytes(b"hal")
+    path.write_bytes(rest)
     with LineFile(path) as lines:
         assert lines.empty
     assert path.read_bytes() == b""

@@ -1,4 +1,4 @@
-"""One name for one type, and nothing at import."""
+"""The package: one name for one type, nothing at import, and what a wheel lacks without the files beside it is named."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+
+import pytest
+
+from vrthinker_core import __about__, open_backend
+from vrthinker_core.errors import BadInput
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "vrthinker_core"
@@ -45,3 +51,23 @@ def test_nothing_happens_at_import() -> None:
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_what_a_wheel_lacks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from vrthinker_core.backends.served_model import recognise
+    from vrthinker_core.commands.train_command import resolved_model
+    from vrthinker_core.evaluation.html import render_page
+    from vrthinker_core.ui.routes import VIEW, joined
+
+    monkeypatch.setattr(__about__, "ASSETS", tmp_path / "assets")
+    said = r"assets is missing, and with it .*: use a checkout .* pip install -e"
+    for opens in (
+        partial(open_backend, "nano"),
+        open_backend,
+        partial(recognise, {"id": "nano"}, None),
+        partial(resolved_model, "nano"),
+        partial(render_page, "Report", "", []),
+        partial(joined, *VIEW),
+    ):
+        with pytest.raises(BadInput, match=said):
+            opens()

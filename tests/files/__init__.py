@@ -1,1 +1,0 @@
-"""Files that a crash leaves readable."""
