@@ -8,17 +8,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from PIL import Image
 
 from tests.support.waiting import until
-from tests.ui.conftest import Serve
 from tests.ui.support.api import files
 from tests.ui.support.drawn_results import kinds, read_all, result, write_results
-from tests.ui.support.inside import RUN
+from tests.ui.support.inside import ANNA, ANNAS, RUN, Site
 from tests.ui.support.saved_examples import PROMPT, write_example
-from tests.ui.support.site import ANNA, ANNAS, Site
 from vrthinker_core.traces import load, to_json
 from vrthinker_core.types import Preference, Verdict, Vote
 from vrthinker_core.ui.history import COOKIE, SavedRun, owner_of
@@ -153,12 +150,3 @@ def test_a_link_to_a_row_of_an_evaluation_has_its_verdict_as_preview(tmp_path: P
     assert tags(site, name)["og:title"] == tags(site, unjudged)["og:title"] == "VR-Thinker"
     write_results(folder, [result(1)])
     until(lambda: runs.refresh() and tags(site, name)["og:title"] == f"{JUDGED} · VR-Thinker")
-
-
-def test_the_server_tells_of_its_links(serve: Serve, links: Path) -> None:
-    server = serve(["none"], "--examples", str(links))
-    for address, title in (("", "VR-Thinker"), ("?trace=a-block", f"{JUDGED} · VR-Thinker")):
-        found = tags_of(httpx.get(server.url + address).text)
-        assert found["og:title"] == title
-        assert "radio" not in "".join(found.values())
-        assert httpx.get(found["og:image"]).status_code == 200
