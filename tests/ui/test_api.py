@@ -22,19 +22,7 @@ from tests.support.waiting import PATIENCE_S, until
 from tests.test_votes import VOTE
 from tests.ui.conftest import ROOT, Clips, Serve, Server, write_script
 from tests.ui.support import api as calls
-from tests.ui.support.api import (
-    act,
-    answers,
-    check_refused,
-    client,
-    compare_inputs,
-    config,
-    file,
-    files,
-    press_compare,
-    upload,
-    uploaded,
-)
+from tests.ui.support.api import answers, check_refused, file, files, upload
 from tests.ui.support.handmade_runs import both_orders, telling_probabilities
 from tests.ui.support.saved_examples import LABELS, PROMPT
 from vrthinker_core import __version__
@@ -90,18 +78,20 @@ def check_one_turn(run: dict[str, Any]) -> None:
 
 def test_a_run_through_gradio_client_and_through_plain_http(server: Server, clips: Clips) -> None:
     told = {"prompt": PROMPT, "api_name": "/compare"}
-    job = client(server).submit(*map(handle_file, clips), **told)
+    job = calls.client(server).submit(*map(handle_file, clips), **told)
     check_run(list(job))
     check_run(job.outputs())
-    check_run(answers(server, *uploaded(server, clips), PROMPT))
-    check_one_turn(client(server).predict(*map(handle_file, clips), settings=ONE_TURN, **told))
+    check_run(answers(server, *calls.uploaded(server, clips), PROMPT))
+    check_one_turn(
+        calls.client(server).predict(*map(handle_file, clips), settings=ONE_TURN, **told)
+    )
     for settings in (ONE_TURN, json.dumps(ONE_TURN)):
-        check_one_turn(answers(server, *uploaded(server, clips), PROMPT, "", settings)[-1])
+        check_one_turn(answers(server, *calls.uploaded(server, clips), PROMPT, "", settings)[-1])
 
 
 def test_runs_of_several_clients_never_mix_and_leave_nothing(server: Server, clips: Clips) -> None:
     """Nor do two calls of one client at the same time."""
-    videos, program = uploaded(server, clips), client(server)
+    videos, program = calls.uploaded(server, clips), calls.client(server)
     prompts = [f"Prompt number {number}." for number in range(4)]
     with ThreadPoolExecutor(2) as pool:
         found = pool.map(lambda prompt: answers(server, *videos, prompt), prompts[:2])
@@ -115,7 +105,7 @@ def test_runs_of_several_clients_never_mix_and_leave_nothing(server: Server, cli
 
 def test_bad_input_is_a_sentence(server: Server, clips: Clips, tmp_path: Path) -> None:
     (words_only := tmp_path / "words.mp4").write_text("no video at all\n" * 9)
-    one, two, text = uploaded(server, (*clips, words_only))
+    one, two, text = calls.uploaded(server, (*clips, words_only))
     concat = {"protocol": "concat", "frames_per_call": 12}
     for values, sentence in (
         ((one, two, "  "), "prompt is empty"),
@@ -131,7 +121,7 @@ def test_bad_input_is_a_sentence(server: Server, clips: Clips, tmp_path: Path) -
 
 
 def test_only_these_endpoints_are_offered_and_their_answers_described(server: Server) -> None:
-    info: Any = client(server).view_api(return_format="dict", print_info=False)
+    info: Any = calls.client(server).view_api(return_format="dict", print_info=False)
     found = info["named_endpoints"]
     assert (list(found), info["unnamed_endpoints"]) == (["/compare", "/health"], {})
     taken = found["/compare"]["parameters"]
@@ -146,7 +136,7 @@ def test_only_these_endpoints_are_offered_and_their_answers_described(server: Se
 
 def test_health(server: Server) -> None:
     def found() -> Any:
-        return client(server).predict(api_name="/health")
+        return calls.client(server).predict(api_name="/health")
 
     until(lambda: all(judge["status"] != "loading" for judge in found()["judges"]))
     names, gone = ("name", "label", "help", "range", "default"), "There is no folder missing."
@@ -161,7 +151,7 @@ def test_health(server: Server) -> None:
 
 
 def test_a_program_chooses_a_judge_by_name(server: Server, clips: Clips) -> None:
-    files, second = uploaded(server, clips), {"TA": 2, "MQ": 2, "VQ": 2, "OA": 2}
+    files, second = calls.uploaded(server, clips), {"TA": 2, "MQ": 2, "VQ": 2, "OA": 2}
     for name, judge, labels in ((None, "script", VERDICT), ("second", "second", second)):
         item = answers(server, *files, PROMPT, name)[-1]
         assert (item["stop"], item["judge"], item["labels"]) == ("answered", judge, labels)
@@ -176,16 +166,16 @@ def test_a_browser_cannot_choose_or_send_what_is_not_offered(server: Server, cli
     sent: list[dict[str, object]] = [{"judge": "oracle"}]
     sent += [{"temperature": each} for each in ("hot", ["0.7"], {"a": 1}, True, 1e300)]
     for more in sent:
-        told = press_compare(server, *uploaded(server, clips), PROMPT, **more)["data"]
+        told = calls.press_compare(server, *calls.uploaded(server, clips), PROMPT, **more)["data"]
         said = "There is no judge 'oracle'" if "judge" in more else 'The setting "Temperature" must'
         assert told[0].startswith(f"Not started. {said}")
         assert "ending" not in told[1]
-    page = config(server)
+    page = calls.config(server)
     names = {part["id"]: part["props"].get("elem_id") for part in page["components"]}
     events = [
         each for each in page["dependencies"] if [*map(names.get, each["inputs"])] == ["judge"]
     ]
-    (chosen,) = (act(server, event["id"], ["oracle"]) for event in events)
+    (chosen,) = (calls.act(server, event["id"], ["oracle"]) for event in events)
     assert ("error" in chosen, "oracle" in json.dumps(chosen)) == (False, False)
     text = json.dumps(page)
     assert all(name in text for name in ("script", "second", "missing"))
@@ -193,7 +183,7 @@ def test_a_browser_cannot_choose_or_send_what_is_not_offered(server: Server, cli
 
 
 def test_a_comparison_takes_videos_prompt_judge_and_every_setting(server: Server) -> None:
-    parts = {part.get("elem_id"): part for part in compare_inputs(server)[1]}
+    parts = {part.get("elem_id"): part for part in calls.compare_inputs(server)[1]}
     names = ["first", "second", "prompt", "judge", *(row.name for row in SETTINGS)]
     assert sorted(parts) == sorted(names)
     for part, row in ((parts[row.name], row) for row in SETTINGS):
@@ -276,12 +266,12 @@ ADDRESSES = ("gradio_api/file={}", "gradio_api/file/{}", "gradio_api/proxy={}")
 
 def event_answers(server: Server, value: object) -> Iterator[dict[str, Any]]:
     """What every event of the page that takes a file answers, with `value` for each file."""
-    page = config(server)
+    page = calls.config(server)
     kinds = {component["id"]: component["type"] for component in page["components"]}
     for event in page["dependencies"]:
         takes = [kinds[component] in ("video", "uploadbutton") for component in event["inputs"]]
         if any(takes):
-            yield act(server, event["id"], [value if each else None for each in takes])
+            yield calls.act(server, event["id"], [value if each else None for each in takes])
 
 
 @pytest.mark.parametrize("path", PATHS)

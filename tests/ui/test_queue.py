@@ -78,7 +78,7 @@ def test_a_full_line_holds_up_nothing_and_forgotten_calls_leave(
     serve: Serve, examples: Path, clips: Clips
 ) -> None:
     options = ("--waiting", str(WAITING), "--examples", str(examples))
-    server = serve([ENDLESS], *options, protocol="paired", pause=0.05)
+    server = serve([ENDLESS], *options, protocol="paired", pause=0.4)
     values, (compare, inputs) = [*api.uploaded(server, clips), PROMPT], api.compare_inputs(server)
     (folder,) = server.folder.glob("vr-thinker-page-*")
     with urllib.request.urlopen(api.begin(server, *values), timeout=PATIENCE_S) as stream:

@@ -128,19 +128,6 @@ def test_traces_are_listed_with_votes_or_the_labels_of_a_data_set(tmp_path: Path
     read_on(runs, [1, 2, 3, 5, 6])
 
 
-def test_a_folder_of_a_training_is_listed_with_its_rollouts_alone(tmp_path: Path) -> None:
-    """What else it keeps as JSON is no trace; a broken trace is a row all the same."""
-    kept = trace_files.CONFIG, trace_files.STATE, f"{trace_files.RESULT}/tokenizer.json"
-    for file in (*kept, f"{trace_files.CHECKPOINTS}/model/config.json", "rollouts/step-2.json"):
-        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / file).write_text("{}")
-    write_trace(tmp_path / "rollouts" / "step-1.json")
-    for opened in (".", "rollouts"):
-        runs = read_all(tmp_path / opened).runs()
-        found = [(run.row, Path(run.told["source"]).name, bool(run.told["error"])) for run in runs]
-        assert found == [(1, "step-1.json", False), (2, "step-2.json", True)]
-
-
 def test_only_rows_of_the_list_open_and_no_path(tmp_path: Path) -> None:
     strange = [result(8, trace="../secret.json"), result(9, id="../../etc")]
     runs = read_all(write_results(tmp_path / "out", [*kinds(), *strange]))
