@@ -336,20 +336,15 @@ OPTIONS = {
 }
 
 
-def test_an_option_that_cannot_be_is_one_sentence(tmp_path: Path) -> None:
-    """All these processes start at the same time."""
+@pytest.mark.parametrize("option", OPTIONS)
+def test_an_option_that_cannot_be_is_one_sentence(option: str, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
-        taken, logs, processes = other.getsockname()[1], list[Path](), list[psutil.Process]()
-        for option in OPTIONS:
-            logs.append(tmp_path / f"{len(logs)}.log")
-            variables = {**os.environ, "TMPDIR": str(tmp_path)}
-            variables |= {"VRTHINKER_JUDGE": "nano, openai"} if option == "--at-once 2" else {}
-            processes.append(fork_app(option.format(taken=taken).split(), variables, logs[-1]))
-        for process in processes:
-            process.wait(PATIENCE_S)
-    for log, said in zip(logs, OPTIONS.values(), strict=True):
-        assert said.format(taken=taken) in log.read_text()
-        assert "Traceback" not in log.read_text()
+        told, taken = tmp_path / "log", other.getsockname()[1]
+        variables = {**os.environ, "TMPDIR": str(tmp_path)}
+        variables |= {"VRTHINKER_JUDGE": "nano, openai"} if option == "--at-once 2" else {}
+        fork_app(option.format(taken=taken).split(), variables, told).wait(PATIENCE_S)
+    assert OPTIONS[option].format(taken=taken) in told.read_text()
+    assert "Traceback" not in told.read_text()
 
 
 def test_only_this_machine_is_served_and_nothing_told_of_it(answering: Server) -> None:
