@@ -1,6 +1,5 @@
 """The endpoints as programs and the README use them, and what may be named there as a file."""
 
-import base64
 import json
 import re
 import shutil
@@ -13,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_type_hints
-from urllib.error import HTTPError
 from urllib.parse import quote
 
 import pytest
@@ -22,18 +20,18 @@ from gradio_client.utils import python_type_to_json_schema
 
 from tests.support.waiting import PATIENCE_S, until
 from tests.test_votes import VOTE
-from tests.ui.conftest import ROOT, Clips, Serve, Server
+from tests.ui.conftest import ROOT, Clips, Serve, Server, write_script
 from tests.ui.support import api as calls
-from tests.ui.support.api import answers, check_refused, client, file, files, upload, uploaded
+from tests.ui.support.api import answers, check_refused, file, files, upload
 from tests.ui.support.handmade_runs import both_orders, telling_probabilities
-from tests.ui.support.page_events import act, config
 from tests.ui.support.saved_examples import LABELS, PROMPT
 from vrthinker_core import __version__
 from vrthinker_core.errors import BadInput
 from vrthinker_core.types import Settings
 from vrthinker_core.types.settings import SETTINGS
-from vrthinker_core.ui import api, words
+from vrthinker_core.ui import api
 from vrthinker_core.ui.api import NOT_AN_OBJECT, resolve_settings, settings_schema
+from vrthinker_core.ui.layout import choices, default_value, help_text
 from vrthinker_core.ui.queue import NOT_UPLOADED
 from vrthinker_core.ui.run import RunState
 from vrthinker_core.ui.view import RunView
@@ -41,13 +39,17 @@ from vrthinker_core.ui.view import RunView
 FRAMES = '"arguments": {"frame_indices": [10, 60, 200]}'
 LOOK = f'<think>It jumps.</think><tool_call>{{"name": "select_frames", {FRAMES}}}</tool_call>'
 END = f"<Snapshot>Steady.</Snapshot><Think>Vidéo 1 is steadier.</Think>{LABELS}"
+SECOND = "<Answer>TA=2, MQ=2, VQ=2, OA=2</Answer>"
 VERDICT = {"TA": 1, "MQ": 0, "VQ": 2, "OA": 1}
 ONE_TURN = {"max_turns": 1, "temperature": "0.5", "window": "all", "seed": None}
 
 
 @pytest.fixture(scope="module")
-def server(serve: Serve) -> Server:
-    return serve([LOOK, END], pause=0.02)
+def server(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> Server:
+    """Two judges with different verdicts, and one that cannot be opened."""
+    folder = tmp_path_factory.mktemp("judges")
+    second = write_script(folder / "second.jsonl", [SECOND], protocol="paired")
+    return serve([LOOK, END], "--judge", second, "--judge", f"hf:{folder}/missing", pause=0.02)
 
 
 def check_run(items: list[dict[str, Any]], prompt: str = PROMPT) -> None:
@@ -76,67 +78,34 @@ def check_one_turn(run: dict[str, Any]) -> None:
 
 def test_a_run_through_gradio_client_and_through_plain_http(server: Server, clips: Clips) -> None:
     told = {"prompt": PROMPT, "api_name": "/compare"}
-    job = client(server).submit(*map(handle_file, clips), **told)
+    job = calls.client(server).submit(*map(handle_file, clips), **told)
     check_run(list(job))
     check_run(job.outputs())
-    check_run(answers(server, *uploaded(server, clips), PROMPT))
-    check_one_turn(client(server).predict(*map(handle_file, clips), settings=ONE_TURN, **told))
+    check_run(answers(server, *calls.uploaded(server, clips), PROMPT))
+    check_one_turn(
+        calls.client(server).predict(*map(handle_file, clips), settings=ONE_TURN, **told)
+    )
     for settings in (ONE_TURN, json.dumps(ONE_TURN)):
-        check_one_turn(answers(server, *uploaded(server, clips), PROMPT, "", settings)[-1])
+        check_one_turn(answers(server, *calls.uploaded(server, clips), PROMPT, "", settings)[-1])
 
 
-def test_both_orders(server: Server, clips: Clips) -> None:
-    """The first verdict comes at once; the second run is told in the sides of the first."""
-    items = answers(server, *uploaded(server, clips), PROMPT, "", {"swap": True})
-    early = [item for item in items if item["swapped"] and item["swapped"]["stop"] is None]
-    assert any(item["labels"] for item in early)
-    second = items[-1]["swapped"]
-    assert (items[-1]["labels"], second["stop"], second["unchecked"]) == (VERDICT, "answered", "")
-    assert second["labels"] == {"TA": 2, "MQ": 0, "VQ": 1, "OA": 2}
-    assert second["order"] == {"TA": "flips", "MQ": "stable", "VQ": "flips", "OA": "flips"}
-    assert [turn["frames"][0]["video"] for turn in second["turns"]] == [2, 2]
-
-
-def test_runs_of_several_clients_never_mix(server: Server, clips: Clips) -> None:
+def test_runs_of_several_clients_never_mix_and_leave_nothing(server: Server, clips: Clips) -> None:
     """Nor do two calls of one client at the same time."""
-    videos, program = uploaded(server, clips), client(server)
-    prompts = [f"Prompt number {number}." for number in range(6)]
-    with ThreadPoolExecutor(4) as pool:
-        found = pool.map(lambda prompt: answers(server, *videos, prompt), prompts[:4])
-        told = [(*map(handle_file, clips), prompt) for prompt in prompts[4:]]
+    videos, program = calls.uploaded(server, clips), calls.client(server)
+    prompts = [f"Prompt number {number}." for number in range(4)]
+    with ThreadPoolExecutor(2) as pool:
+        found = pool.map(lambda prompt: answers(server, *videos, prompt), prompts[:2])
+        told = [(*map(handle_file, clips), prompt) for prompt in prompts[2:]]
         jobs = [program.submit(*values, api_name="/compare") for values in told]
     for prompt, items in zip(prompts, [*found, *map(list, jobs)], strict=True):
         check_run(items, prompt)
-
-
-def test_clients_wait_for_one_judge_and_a_disconnect_frees_it(serve: Serve, clips: Clips) -> None:
-    """A full line is told at once."""
-    endless = serve(["on and on " * 4000], "--waiting", "1", pause=0.02)
-    program, videos = client(endless), uploaded(endless, clips)
-    (folder,) = endless.folder.glob("vr-thinker-page-*")
-
-    def counts() -> tuple[int, int]:
-        found = program.predict(api_name="/health")
-        return found["judging"], found["waiting"]
-
-    first = calls.messages(calls.begin(endless, *videos, PROMPT))
-    until(lambda: next(first)[1][0]["turns"])
-    second = calls.messages(calls.begin(endless, *videos, "Another prompt."))
-    until(lambda: counts() == (1, 1))
-    with pytest.raises(HTTPError) as refused:
-        answers(endless, *videos, "A third one.")
-    assert (refused.value.code, words.BUSY in refused.value.read().decode()) == (503, True)
-    first.close()
-    until(lambda: next(second)[1][0]["turns"])
-    assert counts() == (1, 0)
-    second.close()
-    until(lambda: counts() == (0, 0))
+    (folder,) = server.folder.glob("vr-thinker-page-*")
     until(lambda: not any((folder / "records").iterdir()))
 
 
 def test_bad_input_is_a_sentence(server: Server, clips: Clips, tmp_path: Path) -> None:
     (words_only := tmp_path / "words.mp4").write_text("no video at all\n" * 9)
-    one, two, text = uploaded(server, (*clips, words_only))
+    one, two, text = calls.uploaded(server, (*clips, words_only))
     concat = {"protocol": "concat", "frames_per_call": 12}
     for values, sentence in (
         ((one, two, "  "), "prompt is empty"),
@@ -146,13 +115,13 @@ def test_bad_input_is_a_sentence(server: Server, clips: Clips, tmp_path: Path) -
         ((one, two, PROMPT, "nobody"), "There is no judge 'nobody' here."),
         ((one, two, PROMPT, "python:os:abort"), "There is no judge 'python:os:abort' here."),
         ((one, two, PROMPT, "", concat), '"Frames per call" must lie between 1 and 8; it is 12.'),
-        *(((one, two, PROMPT, "", given), sentence) for given, sentence in WRONG_SETTINGS),
+        *(((one, two, PROMPT, "", given), sentence) for given, sentence in WRONG_SETTINGS[2:5]),
     ):
         check_refused(answers(server, *values)[-1], sentence)
 
 
 def test_only_these_endpoints_are_offered_and_their_answers_described(server: Server) -> None:
-    info: Any = client(server).view_api(return_format="dict", print_info=False)
+    info: Any = calls.client(server).view_api(return_format="dict", print_info=False)
     found = info["named_endpoints"]
     assert (list(found), info["unnamed_endpoints"]) == (["/compare", "/health"], {})
     taken = found["/compare"]["parameters"]
@@ -166,14 +135,62 @@ def test_only_these_endpoints_are_offered_and_their_answers_described(server: Se
 
 
 def test_health(server: Server) -> None:
-    names = "name", "label", "help", "range", "default"
-    assert client(server).predict(api_name="/health") == {
+    def found() -> Any:
+        return calls.client(server).predict(api_name="/health")
+
+    until(lambda: all(judge["status"] != "loading" for judge in found()["judges"]))
+    names, gone = ("name", "label", "help", "range", "default"), "There is no folder missing."
+    judges = ("script", "ready", ""), ("second", "ready", ""), ("missing", "no judge", gone)
+    assert found() == {
         **{"status": "ready", "judge": "script", "protocol": "paired", "error": ""},
         **{"notes": ["A script replies, not a model."], "judging": 0, "waiting": 0},
-        "judges": [{"name": "script", "status": "ready", "error": ""}],
+        "judges": [dict(zip(("name", "status", "error"), told, strict=True)) for told in judges],
         "settings": [{name: getattr(row, name) for name in names} for row in SETTINGS],
         "version": __version__,
     }
+
+
+def test_a_program_chooses_a_judge_by_name(server: Server, clips: Clips) -> None:
+    files, second = calls.uploaded(server, clips), {"TA": 2, "MQ": 2, "VQ": 2, "OA": 2}
+    for name, judge, labels in ((None, "script", VERDICT), ("second", "second", second)):
+        item = answers(server, *files, PROMPT, name)[-1]
+        assert (item["stop"], item["judge"], item["labels"]) == ("answered", judge, labels)
+    choose = "There is no judge 'oracle' here. Choose script, second, missing"
+    refused = {"oracle": choose, "missing": "There is no folder missing."}
+    for name, said in refused.items():
+        check_refused(answers(server, *files, PROMPT, name)[-1], said)
+
+
+def test_a_browser_cannot_choose_or_send_what_is_not_offered(server: Server, clips: Clips) -> None:
+    """And what is shown stays as it is."""
+    sent: list[dict[str, object]] = [{"judge": "oracle"}]
+    sent += [{"temperature": each} for each in ("hot", ["0.7"], {"a": 1}, True, 1e300)]
+    for more in sent:
+        told = calls.press_compare(server, *calls.uploaded(server, clips), PROMPT, **more)["data"]
+        said = "There is no judge 'oracle'" if "judge" in more else 'The setting "Temperature" must'
+        assert told[0].startswith(f"Not started. {said}")
+        assert "ending" not in told[1]
+    page = calls.config(server)
+    names = {part["id"]: part["props"].get("elem_id") for part in page["components"]}
+    events = [
+        each for each in page["dependencies"] if [*map(names.get, each["inputs"])] == ["judge"]
+    ]
+    (chosen,) = (calls.act(server, event["id"], ["oracle"]) for event in events)
+    assert ("error" in chosen, "oracle" in json.dumps(chosen)) == (False, False)
+    text = json.dumps(page)
+    assert all(name in text for name in ("script", "second", "missing"))
+    assert ("/missing" in text, ".jsonl" in text) == (False, False), "no path of a judge"
+
+
+def test_a_comparison_takes_videos_prompt_judge_and_every_setting(server: Server) -> None:
+    parts = {part.get("elem_id"): part for part in calls.compare_inputs(server)[1]}
+    names = ["first", "second", "prompt", "judge", *(row.name for row in SETTINGS)]
+    assert sorted(parts) == sorted(names)
+    for part, row in ((parts[row.name], row) for row in SETTINGS):
+        told = (part["label"], part["info"], part["value"])
+        assert told == (row.label, help_text(row), default_value(row))
+        assert [tuple(choice) for choice in part["choices"]] == choices(row)
+        assert part["allow_custom_value"] == (row.number is not None)
 
 
 def test_every_item_has_the_shape_that_is_described() -> None:
@@ -237,24 +254,24 @@ def test_settings_come_as_an_object_or_as_text_and_are_described_by_the_table() 
 
 
 PATHS = [
-    *("/etc/passwd", "/proc/self/environ", "{folder}/server.log", "app.py", "{uploads}", "{link}"),
-    *("{uploads}/../script.jsonl", "{uploads}/../../script.jsonl", "{uploads}/../records"),
-    *("{uploads}/../pictures/../../script.jsonl", "assets/examples/../../app.py", ""),
-    *("file:///etc/passwd", "concat:/etc/passwd", "data:video/mp4;base64,AAAA"),
+    *("/etc/passwd", "{folder}/server.log", "app.py", "{uploads}", "{link}", ""),
+    *("{uploads}/../../script.jsonl", "assets/examples/../../app.py", "file:///etc/passwd"),
+    *("concat:/etc/passwd", "data:video/mp4;base64,AAAA"),
 ]
 PASSWORDS = file("/etc/passwd")
 SHAPES = ["/etc/passwd", {"path": "/etc/passwd"}, {"video": PASSWORDS}, [PASSWORDS]]
+NOT_GIVEN = (400, 403, 404, 405)
 ADDRESSES = ("gradio_api/file={}", "gradio_api/file/{}", "gradio_api/proxy={}")
 
 
 def event_answers(server: Server, value: object) -> Iterator[dict[str, Any]]:
     """What every event of the page that takes a file answers, with `value` for each file."""
-    page = config(server)
+    page = calls.config(server)
     kinds = {component["id"]: component["type"] for component in page["components"]}
     for event in page["dependencies"]:
         takes = [kinds[component] in ("video", "uploadbutton") for component in event["inputs"]]
         if any(takes):
-            yield act(server, event["id"], [value if each else None for each in takes])
+            yield calls.act(server, event["id"], [value if each else None for each in takes])
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -263,7 +280,7 @@ def test_no_file_of_the_machine_can_be_named(path: str, server: Server, clips: C
     clip, refusal = upload(server, clips[0]), "Video 1 is no uploaded file."
     uploads = Path(clip).parents[1]
     (link := uploads / "link.mp4").unlink(missing_ok=True)
-    link.symlink_to("/etc/passwd")  # no upload can make one
+    link.symlink_to(server.folder / "script.jsonl")  # no upload can make one
     path = path.format(uploads=uploads, folder=server.folder, link=link)
     before = set(files(server.folder))
     check_refused(answers(server, {"path": path}, file(clip), PROMPT)[-1], refusal)
@@ -273,19 +290,19 @@ def test_no_file_of_the_machine_can_be_named(path: str, server: Server, clips: C
     said = data["error"] if event == "error" else data[0]["error"]
     assert said == NOT_UPLOADED or said.startswith(refusal)
     for address in (*ADDRESSES, "static/{}", "assets/{}"):
-        url = server.url + quote(address.format(path), safe="/=:.")
-        assert calls.status_of(url) in (400, 403, 404, 405)
+        assert calls.ask(server, "GET", quote(address.format(path), safe="/=:."))[0] in NOT_GIVEN
     if path not in ("", str(uploads)):
         found = [reply.get("error") for reply in event_answers(server, file(path))]
         assert found == [NOT_UPLOADED] * max(5, len(found))
     assert set(files(server.folder)) <= before  # an earlier test's may go meanwhile
 
 
-@pytest.mark.parametrize("value", [*SHAPES, {**PASSWORDS, "is_stream": True}])
-def test_the_page_takes_none_in_any_other_shape(value: object, server: Server) -> None:
+def test_the_page_takes_none_in_any_other_shape(server: Server) -> None:
     before = set(files(server.folder))
-    for reply in event_answers(server, value):
-        assert ("error" in reply, "data" in reply, "root:" in str(reply)) == (True, False, False)
+    for value in (*SHAPES, {**PASSWORDS, "is_stream": True}):
+        for reply in event_answers(server, value):
+            told = "error" in reply, "data" in reply, "root:" in str(reply)
+            assert told == (True, False, False)
     assert set(files(server.folder)) <= before
 
 
@@ -301,28 +318,21 @@ def test_nothing_is_fetched_from_this_machine(server: Server, clips: Clips) -> N
         assert all(reply["error"].endswith(".") for reply in event_answers(server, file(url)))
         assert list(event_answers(server, {**file(clip), "url": url}))
         for address in ADDRESSES:
-            assert calls.status_of(server.url + address.format(url)) in (400, 403, 404)
+            assert calls.ask(server, "GET", address.format(url))[0] in NOT_GIVEN
         local.setblocking(False)
         with pytest.raises(BlockingIOError):
             local.accept()
 
 
-@pytest.mark.parametrize("name", ["page.html", "picture.svg", "script.js", "video.mp4.html"])
-def test_uploads_are_served_as_attachments_only(name: str, server: Server, tmp_path: Path) -> None:
-    (evil := tmp_path / name).write_text("<script xmlns='http://www.w3.org/2000/svg'></script>")
-    address = f"{server.url}gradio_api/file={upload(server, evil)}"
-    with urllib.request.urlopen(address, timeout=PATIENCE_S) as response:
-        headers = response.headers
-    assert headers["content-disposition"].startswith("attachment")
-    told = headers["content-type"], headers["x-content-type-options"]
-    assert told == ("application/octet-stream", "nosniff")
-
-
-def test_a_video_is_an_upload_by_four_names_or_sent_itself(server: Server, clips: Clips) -> None:
-    path, data = upload(server, clips[0]), base64.b64encode(clips[0].read_bytes()).decode()
-    address, sent = f"https://a.org/gradio_api/file={path}", f"data:video/mp4;base64,{data}"
-    for both in ((path, {"path": path}), (file(path), address), (sent, sent)):
-        assert answers(server, *both, PROMPT)[-1]["stop"] == "answered"
+def test_uploads_are_served_as_attachments_only(server: Server, tmp_path: Path) -> None:
+    for name in ("page.html", "picture.svg", "video.mp4.html"):
+        (evil := tmp_path / name).write_text("<script xmlns='http://www.w3.org/2000/svg'></script>")
+        address = f"{server.url}gradio_api/file={upload(server, evil)}"
+        with urllib.request.urlopen(address, timeout=PATIENCE_S) as response:
+            headers = response.headers
+        assert headers["content-disposition"].startswith("attachment")
+        told = headers["content-type"], headers["x-content-type-options"]
+        assert told == ("application/octet-stream", "nosniff")
 
 
 NO_VIDEOS = [

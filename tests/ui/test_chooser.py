@@ -18,10 +18,9 @@ from tests.support.waiting import until
 from tests.ui.support.inside import Inside, inside
 from tests.ui.support.saved_examples import ANSWER
 from vrthinker_core.backends import ScriptedBackend
-from vrthinker_core.backends.discover import local_servers
 from vrthinker_core.backends.hosted import HOSTS
 from vrthinker_core.errors import BackendRefused
-from vrthinker_core.ui import chooser as module, words
+from vrthinker_core.ui import words
 from vrthinker_core.ui.chooser import GROUPS, JudgeChooser, JudgeGroup
 from vrthinker_core.ui.judges import OWN, JudgeLoader
 
@@ -90,25 +89,25 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyServer]:
 def servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyServer]:
     """One server runs on this machine."""
     with ollama() as server:
-        ports = [int(server.server_address[1])]
-        monkeypatch.setattr(module, "local_servers", partial(local_servers, ports, 5.0))
+        ports, place = (int(server.server_address[1]),), "vrthinker_core.backends.discover."
+        monkeypatch.setattr(place + "PORTS", ports)
+        monkeypatch.setattr(place + "local_servers.__defaults__", (ports, 5.0))
+        monkeypatch.setattr(place + "find_local.__defaults__", ("", ports, 5.0))
         yield server
 
 
-@pytest.mark.parametrize("act", ["choose", "open", "download", "pause", "key", "forget"])
-def test_the_dialog_opens_no_python_object(here: Inside, judges: JudgeLoader, act: str) -> None:
+def test_the_dialog_opens_no_python_object(here: Inside, judges: JudgeLoader) -> None:
     visitor = Visitor(here, judges)
-    told = visitor.press(act, "python:os:abort", model="python:os:abort", key=KEY)
-    assert (told["judge"], bool(told["said"]), judges.names) == (None, True, ("by hand",))
+    for act in ("choose", "open", "download", "pause", "key", "forget"):
+        told = visitor.press(act, "python:os:abort", model="python:os:abort", key=KEY)
+        assert (told["judge"], bool(told["said"]), judges.names) == (None, True, ("by hand",))
 
 
 FAR = [{"client": "10.0.0.9"}, {"host": "judge.example"}, {"x-forwarded-for": "10.0.0.9"}]
 
 
 @pytest.mark.usefixtures("servers")
-def test_this_machine_and_its_servers_are_offered_on_it_alone(
-    here: Inside, judges: JudgeLoader
-) -> None:
+def test_this_machines_judges_are_offered_on_it_alone(here: Inside, judges: JudgeLoader) -> None:
     near = Visitor(here, judges)
     found = near.groups()
     assert [*found] == ["demo", "local", "servers", "hosted"]
@@ -130,17 +129,8 @@ def test_this_machine_and_its_servers_are_offered_on_it_alone(
     assert judges.names == ("by hand",)
 
 
-def test_a_server_that_runs_here_becomes_a_judge_for_everybody(
-    here: Inside, judges: JudgeLoader, servers: FaultyServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    port = int(servers.server_address[1])
-    monkeypatch.setattr("vrthinker_core.backends.discover.PORTS", (port,))
-    monkeypatch.setattr(
-        "vrthinker_core.backends.discover.local_servers.__defaults__", ((port,), 5.0)
-    )
-    monkeypatch.setattr(
-        "vrthinker_core.backends.discover.find_local.__defaults__", ("", (port,), 5.0)
-    )
+@pytest.mark.usefixtures("servers")
+def test_a_server_here_becomes_a_judge_for_everybody(here: Inside, judges: JudgeLoader) -> None:
     visitor = Visitor(here, judges)
     told = visitor.press("open", "local:qwen2.5vl:7b")
     assert (told["judge"], told["done"]) == ("qwen2.5vl:7b", 1)
@@ -156,7 +146,7 @@ def test_a_server_that_runs_here_becomes_a_judge_for_everybody(
     assert judges.names == ("by hand", "qwen2.5vl:7b")
 
 
-def test_a_judge_with_a_key_belongs_to_its_page_and_ends_with_it(
+def test_a_judge_with_a_key_ends_with_its_page(
     here: Inside, judges: JudgeLoader, host: FaultyServer
 ) -> None:
     anna, bert = (Visitor(here, judges, name=name) for name in ("anna", "bert"))
@@ -193,25 +183,24 @@ def test_a_judge_with_a_key_belongs_to_its_page_and_ends_with_it(
         judges.get(name)
 
 
-@pytest.mark.parametrize(
-    ("typed", "said", "headers"),
-    [
-        ({"key": "sk-“curly”"}, "holds a character", {}),
-        ({"key": ""}, words.NO_KEY, {}),
-        ({"key": KEY, "model": " "}, words.NO_MODEL, {}),
-        ({"key": KEY, "model": "m" * 201}, words.NO_MODEL, {}),
-        ({"key": "sk-wrong-0123456789"}, "does not accept the key in the field Key", {}),
-        ({"key": KEY}, words.NO_KEY_HERE, {"origin": "http://judge.example"}),
-        ({"key": KEY}, words.NO_KEY_HERE, {"origin": ""}),
-    ],
-)
+REFUSED: list[tuple[dict[str, str], str, dict[str, str]]] = [
+    ({"key": "sk-“curly”"}, "holds a character", {}),
+    ({"key": ""}, words.NO_KEY, {}),
+    ({"key": KEY, "model": " "}, words.NO_MODEL, {}),
+    ({"key": KEY, "model": "m" * 201}, words.NO_MODEL, {}),
+    ({"key": "sk-wrong-0123456789"}, "does not accept the key in the field Key", {}),
+    ({"key": KEY}, words.NO_KEY_HERE, {"origin": "http://judge.example"}),
+    ({"key": KEY}, words.NO_KEY_HERE, {"origin": ""}),
+]
+
+
 @pytest.mark.usefixtures("host")
-def test_a_key_that_cannot_be_used_is_refused_and_not_kept(
-    here: Inside, judges: JudgeLoader, typed: dict[str, str], said: str, headers: dict[str, str]
-) -> None:
-    visitor = Visitor(here, judges, **headers)
-    told = visitor.press("key", "openai", **{"model": "gpt-5.2", **typed})
-    assert said in told["said"]
-    assert typed["key"] not in told["said"] or not typed["key"]
-    assert visitor.session.own == {}
-    assert visitor.press("key", "http://evil.example", **{"model": "m", **typed})["judge"] is None
+def test_a_key_that_is_refused_is_not_kept(here: Inside, judges: JudgeLoader) -> None:
+    for typed, said, headers in REFUSED:
+        visitor = Visitor(here, judges, **headers)
+        told = visitor.press("key", "openai", **{"model": "gpt-5.2", **typed})
+        assert said in told["said"]
+        assert typed["key"] not in told["said"] or not typed["key"]
+        assert visitor.session.own == {}
+        elsewhere = visitor.press("key", "http://evil.example", **{"model": "m", **typed})
+        assert elsewhere["judge"] is None

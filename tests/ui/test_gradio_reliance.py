@@ -30,6 +30,7 @@ from vrthinker_core.ui.queue import (
 )
 from vrthinker_core.ui.security import BLOCKED_PATHS, HEARTBEAT_PATH
 
+Patch = pytest.MonkeyPatch
 VALUES = ("a word", [], "more words")
 
 
@@ -74,9 +75,7 @@ def inputs(*values: Any, fetch: Fetch = nothing_fetched, visibility: str = "publ
 
 @settings(max_examples=8)
 @given(st.tuples(st.booleans(), st.booleans(), st.booleans()), st.booleans())
-def test_a_skipped_output_changes_nothing_in_the_others(
-    skipped: tuple[bool, bool, bool], by_name: bool
-) -> None:
+def test_a_skipped_output_changes_no_other(skipped: tuple[bool, bool, bool], by_name: bool) -> None:
     def without(values: Sequence[Any]) -> list[Any]:
         return [gr.skip() if skip else value for skip, value in zip(skipped, values, strict=True)]
 
@@ -128,9 +127,7 @@ def test_an_input_that_is_left_out_is_what_the_component_says() -> None:
     assert inputs() == ["as it was", None, None]
 
 
-def test_a_web_address_is_fetched_by_us_for_a_program_and_not_for_an_event_of_the_page(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_address_is_fetched_for_programs_alone(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path))
     asked, sent = list[str](), ("", [picture("http://film.example/a.png")], "")
 
@@ -148,9 +145,7 @@ def test_a_web_address_is_fetched_by_us_for_a_program_and_not_for_an_event_of_th
     assert refused.value.message == NOT_UPLOADED
 
 
-def test_a_kept_file_lies_where_gradio_would_copy_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kept_file_lies_where_gradio_copies_it(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path / "uploads"))
     assert get_upload_folder() == str(tmp_path / "uploads")
     kept = tmp_path / "a film - 1,2.mp4"

@@ -1,6 +1,5 @@
 """What the page's events do for a visitor, without a browser."""
 
-import asyncio
 import json
 from collections.abc import Generator, Iterator
 from contextlib import closing
@@ -12,12 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.benchmarks.tools.metrics import list_files, max_concurrent, process_tree
-from tests.benchmarks.tools.numbered_clips import foreign_content, write_pair
-from tests.benchmarks.tools.page_client import ObservedRun, PageClient, PageConfig
-from tests.support.threads import run_in_thread
 from tests.support.waiting import until
-from tests.ui.conftest import Clips, Serve
+from tests.ui.conftest import Clips
 from tests.ui.support import handmade_runs
 from tests.ui.support.inside import (
     BRANCH,
@@ -28,15 +23,15 @@ from tests.ui.support.inside import (
     inside,
     run_until_stopped as write_on,
 )
-from tests.ui.support.saved_examples import ANSWER, ask, write_old
+from tests.ui.support.saved_examples import ANSWER
 from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.protocols.sanitize import MAX_PROMPT
-from vrthinker_core.traces import from_json, to_json
+from vrthinker_core.traces import from_json
 from vrthinker_core.types import Preference, Verdict
 from vrthinker_core.types.events import Event, Finished, StopReason, Trace
 from vrthinker_core.types.progress import place_in_queue
 from vrthinker_core.ui import words
-from vrthinker_core.ui.history import Examples, SavedRun
+from vrthinker_core.ui.history import SavedRun
 from vrthinker_core.ui.judges import JudgeLoader
 from vrthinker_core.ui.run import RunJob, state_of
 from vrthinker_core.ui.sessions import MAX_BRANCHES
@@ -130,15 +125,14 @@ def test_who_waits_is_told_their_place_and_may_leave(busy: Inside, two: Pair) ->
     until(lambda: cleo["trace"] and cleo["trace"]["turns"])
 
 
+BLANK = {"prompt": "\u200b \n", "videos": 1}
+
+
 @pytest.mark.parametrize(
     ("form", "said"),
     [
-        ({"videos": 1}, {"second": words.MISSING_VIDEO.format(2)}),
         ({"gone": True}, {"first": words.GONE}),
-        (
-            {"prompt": "\u200b \n", "videos": 1},
-            {"second": "Add video 2", "prompt": "The prompt is empty."},
-        ),
+        (BLANK, {"second": words.MISSING_VIDEO.format(2), "prompt": "The prompt is empty."}),
         ({"prompt": "x" * (MAX_PROMPT + 1)}, {"prompt": "The prompt has"}),
         ({"judge": "nobody"}, {"judge": "There is no judge 'nobody' here."}),
         ({"judge": CODE}, {"judge": f"There is no judge '{CODE}' here."}),
@@ -146,7 +140,7 @@ def test_who_waits_is_told_their_place_and_may_leave(busy: Inside, two: Pair) ->
     ],
     ids=lambda value: str(value)[:30],
 )
-def test_a_comparison_that_cannot_be_made_says_why_and_changes_nothing(
+def test_a_refused_comparison_says_why_and_changes_nothing(
     busy: Inside, two: Pair, form: dict[str, Any], said: dict[str, str]
 ) -> None:
     page, form = replaying(busy), dict(form)
@@ -192,39 +186,6 @@ def test_a_run_that_was_left_is_followed_on_another_page(busy: Inside, two: Pair
     said = second["status"], second["trace"]["run"]
     following.result()
     assert (second["status"], second["trace"]["run"]) == said, "no late answer takes its place"
-
-
-def test_runs_stream_at_once_unmixed_and_leave_nothing(serve: Serve, tmp_path: Path) -> None:
-    long = "<Think>" + "It glides. " * 20
-    replies = [reply.replace("<Think>", long) for reply in (ask(10, 60), ANSWER)]
-    server = serve(replies, "--at-once", "6", protocol="paired", pause=0.01)
-
-    async def visit(client: PageClient, number: int) -> ObservedRun:
-        prompt, both = f"{number}.", write_pair(tmp_path, number)
-        run = await client.compare(await client.open_with_clips(both), prompt)
-        trace = await client.download_trace(run)
-        assert run.complete
-        assert (run.prompts, len(run.pictures) > 1) == ({prompt}, True)
-        assert foreign_content(trace, run.pictures, number, prompt) == []
-        return run
-
-    def left() -> tuple[set[Path], set[int]]:
-        """Files, but for videos and kept runs, which stay for a while; and processes."""
-        found, kept = list_files(server.folder), server.folder / "runs"
-        files = {path for path in found if path.suffix != ".mp4" and kept not in path.parents}
-        return files, {process.pid for process in process_tree(server)}
-
-    async def crowd() -> list[ObservedRun]:
-        site = await PageConfig.open(server.url)
-        clients = [PageClient(site) for _ in range(6)]
-        runs = await asyncio.gather(*(visit(each, n) for n, each in enumerate(clients)))
-        assert left()[0] > before[0]
-        await asyncio.gather(*(client.close() for client in clients))
-        return runs
-
-    before = left()
-    assert max_concurrent(run_in_thread(crowd())) > 1
-    until(lambda: left() == before)
 
 
 # -- the order -----------------------------------------------------------------------------------
@@ -319,16 +280,6 @@ def test_the_origin_and_the_run_a_branch_comes_from_stay(here: Inside, two: Pair
     assert [run["name"] for run in after[:-1]] == [run["name"] for run in (*runs[:2], *runs[3:])]
 
 
-def test_a_branch_that_is_stopped_as_it_waits_changes_nothing(busy: Inside, two: Pair) -> None:
-    page = replaying(busy, two)
-    running(busy, two)
-    asked = page.begin(busy.on.branch, *map(str, two), turn=1, prompt="A cat.")
-    until(lambda: page["status"] == place_in_queue(1))
-    page.stop()
-    asked.result()
-    assert (strip(page), page.session.branches, page["prompt"]) == ([], (), None)
-
-
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -340,7 +291,7 @@ def test_a_branch_that_is_stopped_as_it_waits_changes_nothing(busy: Inside, two:
     ],
     ids=lambda wrong: str(wrong)[:30],
 )
-def test_a_branch_that_no_form_asks_for_is_refused_in_one_sentence(
+def test_a_branch_no_form_asks_for_is_refused(
     here: Inside, two: Pair, wrong: dict[str, object]
 ) -> None:
     page = replaying(here, two).act(here.on.branch, *map(str, two), **{"turn": 2, **wrong})
@@ -422,18 +373,15 @@ def test_a_hidden_verdict_is_voted_on_blind_and_hidden_until_then(here: Inside, 
     assert not vote(page).blind
 
 
-def test_a_pair_that_only_the_second_run_showed_may_be_marked(here: Inside) -> None:
-    both = handmade_runs.both_orders()
-    later = replace(RUN.turns[0], frames=handmade_runs.pairs([17]))
-    page = replaying(here, trace=replace(both, swapped=replace(both.swapped, turns=(later,))))
-    assert vote(page, {"slots": [17]}).slots == (17,)
-
-
 def test_a_vote_while_the_run_goes_on_outlives_its_end(busy: Inside, two: Pair) -> None:
     page = running(busy, two, **FIRST)
     given, shown = vote(page, FORM | {"slots": [16]}), page.session.shown
     page.stop()
     until(lambda: busy.history.open(shown.owner, shown.kept)[0].vote == given)
+    both = handmade_runs.both_orders()
+    later = replace(RUN.turns[0], frames=handmade_runs.pairs([17]))
+    page = replaying(busy, trace=replace(both, swapped=replace(both.swapped, turns=(later,))))
+    assert vote(page, {"slots": [17]}).slots == (17,), "a pair that only the second run showed"
     page = running(busy, two, "bert")
     assert vote(page) is None
     assert page["trace"]["ballot"]["refusal"] == words.TOO_EARLY, "they watch it being judged"
@@ -466,38 +414,6 @@ def put(page: OpenPage, side: int, file: Path | None, prompt: str = "") -> str:
     return str(page["status"])
 
 
-def fetch(page: OpenPage, side: int, address: str) -> str:
-    """Enter a web address; the status line afterwards."""
-    page.values[page.here.parts.addresses[side - 1]] = address
-    return str(page.act(page.here.players[side - 1].on_address, page.values)["status"])
-
-
-def test_the_next_step_counts_no_refused_file(here: Inside, clips: Clips, two: Pair) -> None:
-    page, text = OpenPage(here), two[0].rename(two[0].with_name("text.mp4"))
-    text.write_text("This is no video. " * 100)
-    refused = "text.mp4 is a text file, not a video."
-    assert put(page, 1, text) == f"{refused} {words.OTHER_VIDEO}"
-    assert put(page, 2, clips[1]) == f"{refused} {words.ONE_VIDEO}"
-    page.compare([text, clips[1]]).result()
-    assert page["status"] == f"Not started. {refused} {words.OTHER_VIDEO}"
-    assert put(page, 1, None) == words.ONE_VIDEO
-    assert put(page, 1, clips[0]) == words.TWO_VIDEOS
-    assert put(page, 1, clips[0], "A prompt.") == words.READY_TO_COMPARE
-
-
-def test_the_judge_reads_the_file_of_which_a_copy_is_shown(here: Inside, two: Pair) -> None:
-    page, old = OpenPage(here), write_old(two[0].with_name("odd.avi"))
-    assert put(page, 2, old) == f"{words.COPY_SHOWN} {words.ONE_VIDEO}"
-    players, addresses = (page["first"], page["second"]), {"file:///a.mp4": "http", "": "Give"}
-    assert Path(players[1]).suffix == ".mp4"
-    for address, said in addresses.items():
-        assert said in fetch(page, 1, address), "an address that cannot be fetched"
-        assert (page["first"], page["second"]) == players
-    page.compare([two[0], Path(players[1])]).result()
-    assert page.session.shown.files == (two[0], old)
-    assert old in here.sessions.files()
-
-
 def test_a_run_whose_videos_were_replaced_says_what_it_judged(here: Inside, clips: Clips) -> None:
     told = zip(RUN.started.clips, clips, strict=True)
     one, other = (replace(clip, digest=file_digest(path)) for clip, path in told)
@@ -514,20 +430,3 @@ def test_a_run_whose_videos_were_replaced_says_what_it_judged(here: Inside, clip
     assert page["trace"]["emptied"] == {"first": words.EMPTIED}
     assert page["trace"]["changed"] == "This run judged other videos: a.mp4 and b.mp4."
     assert page["trace"]["verdict"], "it stays"
-
-
-def test_examples_that_can_be_read_are_offered_and_opened(
-    tmp_path: Path, judges: JudgeLoader
-) -> None:
-    for name, data in {"b": to_json(RUN), "a": to_json(BRANCH), "broken": b"{}"}.items():
-        (tmp_path / "examples" / name).mkdir(parents=True)
-        (tmp_path / "examples" / name / "trace.json").write_bytes(data)
-    with inside(tmp_path, judges) as here:
-        cards = Examples(tmp_path / "examples").cards(here.sessions.thumbnails)
-        assert [card["name"] for card in cards] == ["a", "b"]
-        pictures = [Path(src).relative_to("frames") for src in cards[0]["pictures"]]
-        assert all((here.sessions.thumbnail_root / picture).is_file() for picture in pictures)
-        for name, said in {"b": words.RECORDED, "../b": words.NO_SUCH_LINK}.items():
-            page = OpenPage(here, name)
-            page.act(here.on.open, page.form([None, None], ""), example=name)
-            assert page["status"].startswith(said)

@@ -1,9 +1,12 @@
-"""The history: a visitor's runs are kept whole, bounded, from everybody else, whatever happens."""
+"""A visitor's runs are kept whole, bounded, from everybody else; links and their previews."""
 
+import html
+import io
 import json
 import math
 import multiprocessing
 import os
+import re
 import signal
 import sqlite3
 from collections.abc import Generator
@@ -15,23 +18,167 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from tests.support.waiting import PATIENCE_S, until
 from tests.ui.support import handmade_runs
 from tests.ui.support.api import files
-from tests.ui.support.inside import BRANCH, RUN, run_until_stopped
-from tests.ui.support.site import ANNA, ANNAS, BERT, BERTS, Site
+from tests.ui.support.drawn_results import kinds, read_all, result, write_results
+from tests.ui.support.inside import (
+    ANNA,
+    ANNAS,
+    BERT,
+    BERTS,
+    BRANCH,
+    RUN,
+    Site,
+    run_until_stopped,
+)
+from tests.ui.support.saved_examples import PROMPT, write_example
 from vrthinker_core.errors import TraceError
 from vrthinker_core.storage import usable_folder
-from vrthinker_core.traces import to_json
+from vrthinker_core.traces import load, to_json
 from vrthinker_core.types import Preference, Verdict, Vote
 from vrthinker_core.types.events import Event, TurnEnded
 from vrthinker_core.ui import history as module
-from vrthinker_core.ui.history import History
+from vrthinker_core.ui.history import COOKIE, History, SavedRun, owner_of
 from vrthinker_core.ui.run import RunJob
+from vrthinker_core.ui.words import CLAIM
+
+JUDGED = "Video 1 is better overall"
+
+
+def test_a_visitor_is_known_by_a_cookie_that_the_page_sets(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    anna, bert = site.client(), site.client()
+    assert "set-cookie" not in anna.get("/history").headers
+    told = anna.get("/").headers["set-cookie"]
+    bert.get("/")
+    assert all(word in told for word in ("HttpOnly", "SameSite=Lax", "Path=/"))
+    value = anna.cookies[COOKIE]
+    assert anna.get("/").headers["set-cookie"] == told, "it stays the same"
+    assert value != bert.cookies[COOKIE]
+    site.run(owner=owner_of({COOKIE: value}))
+    until(lambda: len(anna.get("/history").json()["runs"]) == 1)
+    assert bert.get("/history").json()["runs"] == []
+    everything = b"".join(path.read_bytes() for path in files(tmp_path / "runs"))
+    assert value.encode() not in everything, "only its hash is kept"
+    framed = site.client(in_frame=True).get("/").headers["set-cookie"]
+    assert all(word in framed for word in ("HttpOnly", "SameSite=None", "Secure", "Partitioned"))
+    for forged in ("", "x", "a" * 42, "a" * 44, "../" * 14 + "a", "é" * 43, "a" * 43 + "\n"):
+        assert owner_of({COOKIE: forged}) == ""
+
+
+def test_with_vote_first_a_verdict_is_listed_after_the_vote(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    vote = Vote(datetime(2026, 11, 22, tzinfo=UTC), Verdict(OA=Preference.SECOND))
+    traces = replace(RUN, finished=None), RUN, replace(RUN, vote=vote)
+    _, name, voted = (site.history.keep(ANNA, each) for each in traces)
+    client, page = site.client(ANNAS, vote_first="on"), site.sessions.get("page")
+
+    def listed() -> Any:
+        return {row["name"]: row["outcome"] for row in client.get("/history").json()["runs"]}
+
+    assert list(listed().values()) == [JUDGED, "Hidden until you vote", "Cut off before it ended"]
+    shown = site.sessions.start_replay(page, SavedRun(RUN, kept=name), owner=ANNA)
+    assert listed()[name] == JUDGED, "what a page shows is no secret"
+    shown.hidden = True
+    assert listed()[name] == "Hidden until you vote"
+    site.sessions.add_vote(page, shown, vote)
+    site.sessions.end("page")
+    assert listed()[name] == listed()[voted] == JUDGED
+
+
+NASTY = '"><script>alert(1)</script>\n<meta property="og:title" content="x"> & ' + "long " * 100
+SCRIPT = r"""<script>it = {"text": "<meta property=\"og:title\" content=\"kept\">"}</script>"""
+TAGS = '<meta\n property="og:title"\n content="Gradio" /><meta name="twitter:title" content="G" />'
+GRADIO_HEAD = f'<meta charset="utf-8" />{TAGS}{SCRIPT}'
+
+
+def tags_of(text: str) -> dict[str, str]:
+    """The tags that a preview is made of; each stands once."""
+    found = re.findall(r'<meta\s[^>]*?"((?:og|twitter):\w+)"\s*content="([^"]*)"', text)
+    assert len(dict(found)) == len(found)
+    return {name: html.unescape(value) for name, value in found}
+
+
+@pytest.fixture(scope="module")
+def links(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two examples, one of them with a hostile prompt."""
+    folder = tmp_path_factory.mktemp("examples")
+    write_example(folder / "a-block")
+    path = write_example(folder / "b-block") / "trace.json"
+    trace = load(path)
+    path.write_bytes(to_json(replace(trace, started=replace(trace.started, prompt=NASTY))))
+    return folder
+
+
+@pytest.fixture
+def site(links: Path, tmp_path: Path) -> Site:
+    return Site(tmp_path, examples=links, head=GRADIO_HEAD)
+
+
+def tags(site: Site, trace: str = "", **headers: str) -> dict[str, str]:
+    """The tags of a page with Gradio's head, whose scripts stay as they are."""
+    query = {"trace": trace} if trace else {}
+    text = site.client().get("/", params=query, headers=headers).text
+    assert SCRIPT in text
+    assert "<script>alert" not in text
+    return tags_of(text.replace(SCRIPT, ""))
+
+
+def test_the_page_has_a_title_a_description_and_a_picture_of_its_own(site: Site) -> None:
+    found = tags(site)
+    assert found["og:title"] == found["twitter:title"] == "VR-Thinker"
+    assert found["og:description"] == CLAIM
+    assert site.client().get(found["og:image"]).headers["content-type"] == "image/png"
+    for name in ("0" * 24, "../a-block", "a" * 5000, "\0", "<script>", "\ufffd"):
+        assert tags(site, name) == found
+
+
+def test_a_link_shows_verdict_prompt_and_a_deciding_frame(site: Site) -> None:
+    """But not to who votes first; what strangers wrote stays text, and short."""
+    found = tags(site, "a-block", **{"x-forwarded-proto": "https"})
+    assert found["og:title"] == f"{JUDGED} · VR-Thinker"
+    begins = f"“{PROMPT}” Overall: Video 1. Text alignment: Video 1."
+    assert found["twitter:description"].startswith(begins)
+    assert "not swap-tested" in found["og:description"].lower()
+    assert found["og:image"] == "https://judge.example/previews/a-block.jpg"
+    with Image.open(io.BytesIO(site.client().get(found["og:image"]).content)) as image:
+        assert image.format == "JPEG"
+    assert JUDGED not in site.client(vote_first="on").get("/?trace=a-block").text
+    hostile = tags(site, "b-block")
+    assert hostile["og:title"] == found["og:title"]
+    assert '"><script>alert(1)</script> <meta property=' in hostile["og:description"]
+    assert len(hostile["og:description"]) < 300
+
+
+def test_the_preview_of_a_run_goes_with_its_link(site: Site) -> None:
+    run = site.history.keep(ANNA, RUN)
+    link = site.history.share(run, RUN, ANNA)
+    picture = f"/previews/{link}.jpg"
+    assert tags(site, link)["og:title"] == f"{JUDGED} · VR-Thinker"
+    assert site.client().get(picture).status_code == 200
+    assert tags(site, run)["og:title"] == "VR-Thinker", "a run is no link"
+    site.history.delete(ANNA, [run])
+    assert tags(site, link)["og:title"] == "VR-Thinker"
+    assert site.client().get(picture).status_code == 404
+
+
+def test_a_link_to_a_row_of_an_evaluation_has_its_verdict_as_preview(tmp_path: Path) -> None:
+    gone = replace(result(1), trace="", verdict=None, error="The judge was gone.")
+    folder = write_results(tmp_path / "out", [gone, kinds()[6]])
+    runs = read_all(folder)
+    site = Site(tmp_path, runs=runs, head=GRADIO_HEAD)
+    name, unjudged = (run.name for run in runs.runs())
+    assert tags(site, name)["og:title"] == tags(site, unjudged)["og:title"] == "VR-Thinker"
+    write_results(folder, [result(1)])
+    until(lambda: runs.refresh() and tags(site, name)["og:title"] == f"{JUDGED} · VR-Thinker")
+
+
+# -- the folder of runs --------------------------------------------------------------------------
 
 VOTE = Vote(datetime(2026, 11, 22, tzinfo=UTC), Verdict(OA=Preference.SECOND), note="Sharper.")
-JUDGED = "Video 1 is better overall"
 DATABASE = "runs.sqlite"
 
 
@@ -69,9 +216,11 @@ def test_every_run_of_a_visit_is_listed_and_opens_after_a_restart(tmp_path: Path
     site.run()
     until(lambda: site.listed() == [JUDGED] * 2)
     site.sessions.close()
+    site.history.keep(ANNA, BRANCH)
     again = Site(tmp_path)
     assert again.listed("name")[-1] == first.kept, "the latest stands first"
-    assert again.listed("over") == [True] * 2
+    assert again.listed("over") == [True] * 3
+    assert again.listed("branch") == ["From turn 3, with frames 4, 9", "", ""]
     trace, videos = again.history.open(ANNA, first.kept)
     assert trace == RUN
     assert sorted(path.read_bytes() for path in videos) == [b"a.mp4", b"b.mp4"]
@@ -94,20 +243,6 @@ def test_nobody_sees_opens_or_deletes_the_run_of_another(tmp_path: Path) -> None
         history.delete(other)
     assert names(history) == [kept]
     assert [path.read_bytes() for path in history.videos(ANNA, trace)] == [file.read_bytes()]
-
-
-def test_the_list_tells_a_branch_from_its_origin_also_after_a_restart(tmp_path: Path) -> None:
-    def branch(job: RunJob) -> Generator[Event, None, None]:
-        yield BRANCH.started
-        until(job.stop_file.exists)
-
-    site = Site(tmp_path, branch)
-    site.history.keep(ANNA, RUN)
-    site.run()
-    assert site.listed("over") == [False, True]
-    for server in (site, Site(tmp_path)):
-        assert server.listed("branch") == ["From turn 3, with frames 4, 9", ""]
-    site.sessions.close()
 
 
 def test_pages_that_show_one_run_lose_nothing_of_each_other(tmp_path: Path) -> None:
@@ -204,6 +339,9 @@ def test_a_disk_that_was_full_costs_no_run_and_leaves_no_row(tmp_path: Path) -> 
     history.delete(ANNA)  # it was too old, or too large
     site.sessions.add_vote(site.sessions.get("page"), shown, VOTE)
     assert history.open(ANNA, shown.kept)[0].vote == VOTE
+    site.sessions.close()
+    (tmp_path / "runs").rename(tmp_path / "lost")
+    assert not keep(history, 2), "nor can the list be used"
 
 
 def test_the_oldest_go_until_all_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -368,7 +506,7 @@ def test_a_damaged_database_is_put_aside(tmp_path: Path, damage: str) -> None:
 def put_for_ever(folder: Path) -> None:
     history = History(folder)
     for number in range(1, 10**6):
-        keep(history, number, video(folder.parent, number % 100 + 1, 200_000))
+        keep(history, number, video(folder.parent, number % 100 + 1, 20_000))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing is locked here")
@@ -376,20 +514,18 @@ def test_what_a_killed_server_left_is_removed_and_nothing_of_one_that_lives(tmp_
     folder, latest = tmp_path / "runs", 10**9
     mine, context = History(folder), multiprocessing.get_context("forkserver")
     keep(mine, latest, video(tmp_path, 0))
-    for _ in range(3):
-        writer = context.Process(target=put_for_ever, args=(folder,))
-        writer.start()
-        until(lambda: len(names(mine)) > 3)
-        os.kill(writer.pid or 0, signal.SIGKILL)
-        writer.join()
-        opened = History(folder)
-        runs = {each: opened.open(ANNA, each) for each in names(opened)}
-        assert next(iter(runs)) == name(latest)
-        assert all(trace == RUN and len(videos) == 1 for trace, videos in runs.values())
-        named = {f"{each}.json" for each in runs} | {each[1][0].name for each in runs.values()}
-        assert file_names(folder) == {*named, DATABASE}
-        assert names(mine) == list(runs)
-        opened.delete(ANNA, list(runs)[1:])
+    writer = context.Process(target=put_for_ever, args=(folder,))
+    writer.start()
+    until(lambda: len(names(mine)) > 3)
+    os.kill(writer.pid or 0, signal.SIGKILL)
+    writer.join()
+    opened = History(folder)
+    runs = {each: opened.open(ANNA, each) for each in names(opened)}
+    assert next(iter(runs)) == name(latest)
+    assert all(trace == RUN and len(videos) == 1 for trace, videos in runs.values())
+    named = {f"{each}.json" for each in runs} | {each[1][0].name for each in runs.values()}
+    assert file_names(folder) == {*named, DATABASE}
+    assert names(mine) == list(runs)
 
 
 def test_runs_go_to_the_named_folder_or_the_first_that_can_be_written(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from typing import get_args
 import pytest
 import torch
 
-import app
 from tests.support.waiting import PATIENCE_S
 from tests.test_branches import Talker, run
 from tests.ui.conftest import write_script
@@ -79,24 +78,8 @@ def test_names_are_distinct_hold_no_path_and_are_those_of_the_judges(tmp_path: P
     assert [opener().name for opener in openers.values()] == list(openers) == ["one", "one 2"]
 
 
-@pytest.mark.parametrize("choice", ["hf:{}/nothing", "hf:{}", "scripted:{}/none.jsonl", "{}/none"])
-def test_errors_name_the_judge_and_no_path(choice: str, tmp_path: Path) -> None:
-    ((name, open_judge),) = judge_openers([choice.format(tmp_path)]).items()
-    with pytest.raises((BadInput, CheckpointError), match=name) as raised:
-        open_judge()
-    assert str(tmp_path) not in str(raised.value)
-
-
-def test_judges_are_chosen_by_option_or_variable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VRTHINKER_JUDGE", " nano, hf:me/mine\tscripted:x.jsonl,")
-    monkeypatch.setattr(sys, "argv", ["app.py"])
-    assert app.options().judge == ["nano", "hf:me/mine", "scripted:x.jsonl"]
-    sys.argv.extend(["--judge", "local", "--judge", "nano"])
-    assert app.options().judge == ["local", "nano"]
-
-
 @pytest.mark.parametrize("best", [[], ["qunwang13/vrthinker"]], ids=["no GPU", "GPU"])
-def test_without_a_choice_the_best_judge_and_the_built_in_one_are_offered(
+def test_the_best_judge_is_offered_by_default(
     best: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: bool(best))
@@ -135,9 +118,7 @@ def test_judges_open_in_order_and_each_is_ready_before_the_next(load: LoadJudges
 
 
 @pytest.mark.parametrize("broken", [failing, sys.exit, lambda: ScriptedBackend(*[1 / 0])])
-def test_a_judge_that_cannot_be_opened_leaves_the_others_alone(
-    load: LoadJudges, broken: OpenJudge
-) -> None:
+def test_a_broken_judge_leaves_others_alone(load: LoadJudges, broken: OpenJudge) -> None:
     judges, depths = load(broken=broken, whole=scripted("whole")), set[int]()
     assert judges.get("whole").name == "whole"
     for _ in range(3):
@@ -154,15 +135,13 @@ def test_a_judge_is_chosen_by_its_name_or_what_stands_before_brackets(load: Load
     chosen = {None: "one", "": "one", **{name: name for name in names}, "two": "two (b)"}
     assert {value: judges.choose(value) for value in chosen} == chosen
     assert [judges.get(name).name for name in names] == [*map(judges.find, names)] == names
-    sentence = (
-        r"^There is no judge .{1,42} here\. Choose one, nano \(built in\), two \(b\), nano\.$"
-    )
+    choose = r"^There is no judge .{1,42} here\. Choose one, nano \(built in\), two \(b\), nano\.$"
     for wrong in ("three", "One", "one ", 7, ["one"], True, "x" * 999):
-        with pytest.raises(BadInput, match=sentence):
+        with pytest.raises(BadInput, match=choose):
             judges.choose(wrong)
 
 
-def test_a_branch_is_run_and_a_lost_trace_noted_without_its_path(
+def test_a_branch_is_run_and_a_lost_trace_noted(
     load: LoadJudges, job: RunJob, tmp_path: Path
 ) -> None:
     plan, judges = plan_branch(run(job.pair), 3), load(one=lambda: ScriptedBackend(Talker()))

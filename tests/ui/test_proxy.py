@@ -2,14 +2,13 @@
 
 import http.client
 import re
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
+import httpx
 import pytest
 from gradio_client import handle_file
 from starlette.applications import Starlette
@@ -18,12 +17,12 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 from starlette.testclient import TestClient
 
+from tests.support.loopback_server import LoopbackServer, QuietHandler, serving
 from tests.support.waiting import PATIENCE_S
 from tests.ui.conftest import Clips, Serve, Server
 from tests.ui.support import steps
-from tests.ui.support.api import client
-from tests.ui.support.browsing import Open, Page, expect
-from tests.ui.support.plain_http import FORM, HEAD, TAIL
+from tests.ui.support.api import FORM, HEAD, TAIL, client
+from tests.ui.support.browsing import Open, expect
 from tests.ui.support.saved_examples import PROMPT, SCRIPT
 from vrthinker_core.ui.security import OriginGuardMiddleware, SubPathMiddleware
 
@@ -32,13 +31,11 @@ LOST = {"connection", "host", "transfer-encoding", "content-length"}
 Proxied = Callable[..., str]
 
 
-def handler(port: int, keeps: bool, rewrites: bool) -> type[BaseHTTPRequestHandler]:
+def handler(port: int, keeps: bool, rewrites: bool) -> type[QuietHandler]:
     """A proxy below `PATH`, which it `keeps` or strips; `rewrites`: Host is the server's own."""
 
-    class Proxy(BaseHTTPRequestHandler):
+    class Proxy(QuietHandler):
         protocol_version = "HTTP/1.1"
-
-        def log_message(self, *_: object) -> None: ...
 
         def handle_any(self) -> None:
             if not self.path.startswith(PATH):
@@ -74,18 +71,14 @@ def handler(port: int, keeps: bool, rewrites: bool) -> type[BaseHTTPRequestHandl
 @pytest.fixture(scope="module")
 def proxied() -> Iterator[Proxied]:
     """Puts a proxy before a server; gives the address of the page behind it."""
-    running: list[ThreadingHTTPServer] = []
+    with ExitStack() as running:
 
-    def start(server: Server, keeps: bool = False, rewrites: bool = False) -> str:
-        port = urlsplit(server.url).port or 0
-        running.append(ThreadingHTTPServer(("127.0.0.1", 0), handler(port, keeps, rewrites)))
-        threading.Thread(target=running[-1].serve_forever, daemon=True).start()
-        return f"http://127.0.0.1:{running[-1].server_port}{PATH}/"
+        def start(server: Server, keeps: bool = False, rewrites: bool = False) -> str:
+            port = urlsplit(server.url).port or 0
+            proxy = LoopbackServer(handler(port, keeps, rewrites))
+            return f"{running.enter_context(serving(proxy)).address}{PATH}/"
 
-    yield start
-    for each in running:
-        each.shutdown()
-        each.server_close()
+        yield start
 
 
 @pytest.fixture(scope="module")
@@ -93,24 +86,16 @@ def server(serve: Serve, examples: Path) -> Server:
     return serve(SCRIPT, "--root-path", PATH, "--examples", str(examples), protocol="paired")
 
 
-WAYS: dict[str, dict[str, Any]] = {
-    "strips": {},
-    "keeps": {"keeps": True},
-    "rewrites": {"rewrites": True},
-}
 LOST_PICTURES = """() => [...document.images].filter((image) => image.src && image.complete)
     .filter((image) => !image.naturalWidth).map((image) => image.src)"""
 
 
-@pytest.mark.parametrize("way", WAYS)
 def test_the_whole_page_works_under_a_path(
-    way: str, server: Server, proxied: Proxied, open_page: Open, clips: Clips, tmp_path: Path
+    server: Server, proxied: Proxied, open_page: Open, clips: Clips, tmp_path: Path
 ) -> None:
-    url, failed = proxied(server, **WAYS[way]), list[str]()
-    page = open_page(url.rstrip("/"))
+    url, failed = proxied(server, rewrites=True), list[str]()
+    page = open_page(url)
     page.on("response", lambda each: failed.append(each.url) if each.status >= 400 else None)
-    page.goto(url)
-    page.wait_for_selector("#rail .vrt-track", state="attached")
     steps.compare(page, clips)
     expect(steps.headline(page)).to_contain_text("Video 1")
     cookies = {each["name"]: each["path"] for each in page.context.cookies()}
@@ -134,37 +119,34 @@ def test_the_whole_page_works_under_a_path(
     assert failed == []
 
 
-def test_uploads_api_and_tools_work_under_a_path(
-    server: Server, proxied: Proxied, new_page: Callable[..., Page], clips: Clips
-) -> None:
-    asked = new_page().request
-    for way in WAYS.values():
+WAYS: list[dict[str, Any]] = [{}, {"keeps": True}, {"rewrites": True}]
+
+
+def test_all_requests_work_under_a_path(server: Server, proxied: Proxied, clips: Clips) -> None:
+    large = HEAD + bytes(12 * 2**20) + TAIL  # more than any other request may send
+    for way in WAYS:
         url = proxied(server, **way)
-        body = HEAD + bytes(12 * 2**20) + TAIL  # more than any other request may send
-        sent = asked.post(f"{url}gradio_api/upload", data=body, headers={"Content-Type": FORM})
-        assert sent.status == 200
-        assert Path(sent.json()[0]).stat().st_size == 12 * 2**20
-        assert asked.post(f"{url}gradio_api/component_server", data="{}").status == 404
-        evil = {"Origin": "http://evil.example"}
-        assert asked.post(f"{url}history", data="{}", headers=evil).status == 403
-        mcp = asked.get(f"{url}gradio_api/mcp/sse")
-        assert (mcp.status, mcp.text()[-1]) == (404, ".")  # a sentence of ours
+        with httpx.Client(base_url=url, timeout=PATIENCE_S) as asked:
+            assert f'"root":"{url.rstrip("/")}"' in asked.get("").text
+            script = re.findall(r'src="([^"]+)"', asked.get("").text)[-1]
+            assert asked.get(urljoin(url, script)).status_code == 200
+            sent = asked.post("gradio_api/upload", content=large, headers={"Content-Type": FORM})
+            assert Path(sent.json()[0]).stat().st_size == 12 * 2**20
+            assert asked.post("gradio_api/component_server", content="{}").status_code == 404
+            evil = {"Origin": "http://evil.example"}
+            assert asked.post("history", content="{}", headers=evil).status_code == 403
+            mcp = asked.get("gradio_api/mcp/sse")
+            assert (mcp.status_code, mcp.text[-1]) == (404, ".")  # a sentence of ours
     behind: Any = type("Behind", (), {"url": url})
     videos = (handle_file(str(clip)) for clip in clips)
     last = client(behind).submit(*videos, PROMPT, api_name="/compare").result()
     assert last["stop"] == "answered"
 
 
-def test_a_page_that_is_served_elsewhere_says_what_to_set(
-    answering: Server, server: Server, proxied: Proxied, new_page: Callable[..., Page]
-) -> None:
-    page = new_page()
-    for url, told in {
-        proxied(answering): PATH,  # a path of which the server does not know
-        server.url: server.url.rstrip("/"),  # no path, though it was told of one
-    }.items():
-        page.goto(url)
-        expect(page.locator("body")).to_contain_text(f"start it with --root-path {told}.")
+def test_a_page_that_is_served_elsewhere_says_what_to_set(server: Server, new_page: Open) -> None:
+    page, told = new_page(), server.url.rstrip("/")
+    page.goto(server.url)  # no path, though it was told of one
+    expect(page.locator("body")).to_contain_text(f"start it with --root-path {told}.")
 
 
 def ask(path: str = "/", root: str = "", **headers: str) -> Any:

@@ -1,17 +1,14 @@
 """The judge's line: who begins, who waits, who is refused, and what nobody collects."""
 
+import json
 import urllib.request
 from pathlib import Path
-from typing import Any
-from urllib.error import HTTPError
 
 import pytest
 
 from tests.support.waiting import PATIENCE_S, until
 from tests.ui.conftest import Clips, Serve, Server
-from tests.ui.support.api import answers, begin, client, file, upload, uploaded
-from tests.ui.support.inside import files
-from tests.ui.support.page_events import act, comparing, config, join
+from tests.ui.support import api
 from tests.ui.support.saved_examples import ENDLESS, PROMPT
 from vrthinker_core.errors import BadInput
 from vrthinker_core.ui import words
@@ -64,44 +61,44 @@ def test_a_run_whose_judge_is_still_loading_lets_others_pass_and_keeps_its_place
 
 def counts(server: Server) -> tuple[int, int]:
     """How many comparisons run, and how many wait."""
-    found = client(server).predict(api_name="/health")
+    found = api.client(server).predict(api_name="/health")
     return found["judging"], found["waiting"]
 
 
-def events(server: Server, trigger: str, of: str | None = None) -> list[dict[str, Any]]:
+def events(server: Server, trigger: str, of: str | None = None) -> list[int]:
     """The page's events with outputs that such a trigger sets off, on a component of that type."""
-    page = config(server)
+    page = api.config(server)
     types = {part["id"]: part["type"] for part in page["components"]}
     pairs = [(event, target) for event in page["dependencies"] for target in event["targets"]]
     found = [event for event, (part, name) in pairs if (name, types.get(part)) == (trigger, of)]
-    return [event for event in found if event["outputs"]]
+    return [event["id"] for event in found if event["outputs"]]
 
 
-def test_a_full_line_holds_up_nothing_else_and_calls_that_nobody_collects_leave_it(
+def test_a_full_line_holds_up_nothing_and_forgotten_calls_leave(
     serve: Serve, examples: Path, clips: Clips
 ) -> None:
     options = ("--waiting", str(WAITING), "--examples", str(examples))
-    server = serve([ENDLESS], *options, protocol="paired", pause=0.05)
-    videos, (compare, inputs) = uploaded(server, clips), comparing(server)
+    server = serve([ENDLESS], *options, protocol="paired", pause=0.4)
+    values, (compare, inputs) = [*api.uploaded(server, clips), PROMPT], api.compare_inputs(server)
     (folder,) = server.folder.glob("vr-thinker-page-*")
-    with urllib.request.urlopen(begin(server, *videos, PROMPT), timeout=PATIENCE_S) as stream:
+    with urllib.request.urlopen(api.begin(server, *values), timeout=PATIENCE_S) as stream:
         words_of_the_judge = (line for line in stream if b"on and on" in line)
         assert next(words_of_the_judge)
-        join(server, compare, [*videos, PROMPT, *[None] * (inputs - 3)], "nobody's page")
+        api.join(server, compare, [*values, *[None] * (len(inputs) - 3)], "nobody's page")
         for _ in range(WAITING):
-            begin(server, *videos, PROMPT)
+            api.begin(server, *values)
         until(lambda: counts(server) == (1, WAITING))
-        with pytest.raises(HTTPError) as refused:
-            answers(server, *videos, PROMPT)
-        assert (refused.value.code, words.BUSY in refused.value.read().decode()) == (503, True)
+        body = json.dumps({"data": values}).encode()
+        status, said = api.ask(server, "POST", "gradio_api/call/compare", body)
+        assert (status, words.BUSY in said) == (503, True)
         for page in ("", "?trace=a-block", "config"):
-            assert urllib.request.urlopen(server.url + page, timeout=PATIENCE_S).status == 200
+            assert api.get(server, page)
         for event in events(server, "load"):
-            assert act(server, event["id"], [])["data"], "the page loads"
+            assert api.act(server, event, [])["data"], "the page loads"
         for event in events(server, "upload", of="video"):
-            arrived = act(server, event["id"], [file(upload(server, clips[0]))])
+            arrived = api.act(server, event, [api.file(api.upload(server, clips[0]))])
             assert arrived["data"], "a video arrives"
         assert counts(server)[1] > 0, "all this while others wait"
         until(lambda: counts(server) == (1, 0))
         assert next(words_of_the_judge), "a call that is collected goes on"
-    until(lambda: counts(server) == (0, 0) and not files(folder / "records"))
+    until(lambda: counts(server) == (0, 0) and not api.files(folder / "records"))

@@ -14,13 +14,12 @@ from starlette.testclient import TestClient
 
 from tests.support.waiting import until_equal
 from tests.ui.support.drawn_results import kinds, outside, read_all, result, write_results
-from tests.ui.support.handmade_runs import WHOLE, both_orders, three_turns
+from tests.ui.support.handmade_runs import WHOLE, three_turns
 from vrthinker_core.errors import TraceError
 from vrthinker_core.results import trace_files
 from vrthinker_core.results.result import RESULTS, PairResult, result_of, to_line
 from vrthinker_core.traces import from_json, to_json
 from vrthinker_core.types import Dimension, Preference, StopReason, Verdict, Vote, wording
-from vrthinker_core.types.order import swap_verdict
 from vrthinker_core.ui import runs_tab, words
 from vrthinker_core.ui.runs_tab import (
     ListedRun,
@@ -31,6 +30,7 @@ from vrthinker_core.ui.runs_tab import (
 )
 
 OTHER = replace(WHOLE, OA=Preference.SECOND)
+WHOLE_LABELS = [WHOLE.TA, WHOLE.MQ, WHOLE.VQ]
 
 
 def client(runs: ListedRuns, **cookies: str) -> TestClient:
@@ -96,57 +96,36 @@ def test_a_folder_that_is_missing_empty_or_something_else_is_one_sentence(tmp_pa
     assert len(noise.runs()) <= 200
 
 
-def test_a_folder_of_traces_is_listed_with_its_votes_as_labels(tmp_path: Path) -> None:
-    vote = Vote(datetime(2026, 11, 22, tzinfo=UTC), Verdict(OA=Preference.SECOND))
-    write_trace(tmp_path / "step 2" / "b.json", vote=vote)
-    (tmp_path / "a.json").write_bytes(to_json(three_turns(prompt="A cat.")))
-    (tmp_path / "c.json").write_text("{}")
-    runs = read_all(tmp_path)
-    found = page(runs)
-    rows = {run["source"]: run for run in found["runs"]}
-    assert list(rows) == ["a.json", "c.json", "step 2/b.json"]
-    assert rows["step 2/b.json"]["people"] == [None, None, None, 2]
-    assert rows["a.json"]["prompt"] == "A cat."
-    assert "not a VR-Thinker trace" in rows["c.json"]["error"]
-    assert found["counts"]["overall"] == 1
-    (tmp_path / "a.json").unlink()
-    write_trace(tmp_path / "d.json")
-    read_on(runs, [2, 3, 4])
-
-
-def test_a_folder_of_a_training_is_listed_with_its_rollouts_alone(tmp_path: Path) -> None:
-    """What else it keeps as JSON is no trace; a broken trace is a row all the same."""
-    kept = trace_files.CONFIG, trace_files.STATE, f"{trace_files.RESULT}/tokenizer.json"
-    for file in (*kept, f"{trace_files.CHECKPOINTS}/model/config.json", "rollouts/step-2.json"):
-        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / file).write_text("{}")
-    write_trace(tmp_path / "rollouts" / "step-1.json")
-    for opened in (".", "rollouts"):
-        runs = read_all(tmp_path / opened).runs()
-        found = [(run.row, Path(run.told["source"]).name, bool(run.told["error"])) for run in runs]
-        assert found == [(1, "step-1.json", False), (2, "step-2.json", True)]
-
-
-def test_labels_beside_traces_are_those_of_the_data_set(tmp_path: Path) -> None:
-    """They, not a vote, say what is right; a broken line is passed over, the last one counts."""
+def test_traces_are_listed_with_votes_or_the_labels_of_a_data_set(tmp_path: Path) -> None:
+    """These, not a vote, say what is right; a broken line is passed over, the last one counts."""
+    vote, now = Vote(datetime(2026, 11, 22, tzinfo=UTC), WHOLE), [*WHOLE_LABELS, 1]
     write_trace(tmp_path / "right.json")
     write_trace(tmp_path / "none.json")
-    write_trace(tmp_path / "wrong.json", vote=Vote(datetime(2026, 11, 22, tzinfo=UTC), WHOLE))
+    write_trace(tmp_path / "wrong.json", vote=vote)
+    voted = {"started": three_turns(prompt="A cat.").started, "vote": replace(vote, labels=OTHER)}
+    write_trace(tmp_path / "step 2" / "a.json", **voted)
+    (tmp_path / "c.json").write_text("{}")
     trace_files.add_labels(tmp_path, {"right.json": WHOLE, "none.json": Verdict()})
     with (tmp_path / trace_files.LABELS).open("ab") as file:
         file.write(b"{broken\n")
     for labels in (WHOLE, OTHER):
         trace_files.add_labels(tmp_path, {"wrong.json": labels})
-    found = page(read_all(tmp_path), "?sort=disagreement")
-    rows = {run["source"]: (run["data_set"], run["people"]) for run in found["runs"]}
-    nobody, known = [None] * 4, [WHOLE.TA, WHOLE.MQ, WHOLE.VQ]
-    assert rows == {
-        "wrong.json": ([*known, 2], [*known, 1]),
-        "none.json": ([], nobody),
-        "right.json": ([*known, 1], nobody),
+    runs = read_all(tmp_path)
+    found = page(runs, "?sort=disagreement")
+    rows = {run["source"]: run for run in found["runs"]}
+    assert {name: (run["data_set"], run["people"]) for name, run in rows.items()} == {
+        "wrong.json": ([*WHOLE_LABELS, 2], now),
+        "none.json": ([], [None] * 4),
+        "step 2/a.json": ([], [*WHOLE_LABELS, 2]),
+        "right.json": (now, [None] * 4),
+        "c.json": ([], [None] * 4),
     }
-    assert next(iter(rows)) == "wrong.json"
-    assert found["counts"]["overall"] == 1
+    assert [*rows][:2] == ["step 2/a.json", "wrong.json"]
+    assert (rows["step 2/a.json"]["prompt"], found["counts"]["overall"]) == ("A cat.", 2)
+    assert "not a VR-Thinker trace" in rows["c.json"]["error"]
+    (tmp_path / "step 2" / "a.json").unlink()
+    write_trace(tmp_path / "d.json")
+    read_on(runs, [1, 2, 3, 5, 6])
 
 
 def test_only_rows_of_the_list_open_and_no_path(tmp_path: Path) -> None:
@@ -201,17 +180,6 @@ def test_a_run_outside_the_judges_scope_is_a_demo_without_a_label(tmp_path: Path
         assert row["error"].startswith(wording.OUTSIDE_SCOPE)
         counts = {"overall": 0, "any": 0, "failed": 1, "unsure": 0, "flips": 0}
         assert (found["counts"], found["unchecked"]) == (counts, False)
-
-
-def test_a_row_that_flips_is_drawn_as_that_without_its_second_run(tmp_path: Path) -> None:
-    for file, label in (("flips.json", OTHER), ("stays.json", WHOLE)):
-        (tmp_path / file).write_bytes(to_json(both_orders(swap_verdict(label))))
-    runs, told = read_all(tmp_path), {"flips.json": (None, True), "stays.json": (1, False)}
-    for row in page(runs)["runs"]:
-        view = client(runs).get(f"/evaluation/{row['name']}/view.json").json()["view"]
-        flips = view["verdict"]["headline"] == wording.NO_RELIABLE_WINNER
-        assert (row["judge"][-1], flips) == told[row["source"]]
-        assert (view["order"], view["verdict"]["note"], len(view["turns"])) == (None, "", 3)
 
 
 def test_videos_are_found_by_what_the_results_or_traces_name(tmp_path: Path) -> None:

@@ -1,10 +1,12 @@
-"""What sessions keep is bounded, and goes with its page, but for a run that was left."""
+"""A run in its thread, and what sessions keep of runs: all that is seen, bounded, with its page."""
 
 import gc
 import os
+import threading
 import time
 from collections.abc import Generator
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,17 +14,167 @@ from typing import Any
 import pytest
 
 from tests.support.waiting import PATIENCE_S, until
+from tests.ui.conftest import within
 from tests.ui.support import handmade_runs
-from tests.ui.support.inside import RUN, files, finish_at_once, make_sessions, run_until_stopped
+from tests.ui.support.api import files
+from tests.ui.support.inside import BRANCH, RUN, finish_at_once, make_sessions, run_until_stopped
+from vrthinker_core.errors import BackendFailed
 from vrthinker_core.traces import from_json, to_json
 from vrthinker_core.types import Settings, Side, VideoPair
-from vrthinker_core.types.events import Event, Trace
+from vrthinker_core.types.events import (
+    Event,
+    Finished,
+    FramesShown,
+    StopReason,
+    Swapped,
+    TextArrived as Text,
+    Trace,
+)
+from vrthinker_core.types.progress import Pace
 from vrthinker_core.ui.history import SavedRun
 from vrthinker_core.ui.page import give_back_memory
-from vrthinker_core.ui.run import RunJob, state_of
+from vrthinker_core.ui.queue import JudgeQueue
+from vrthinker_core.ui.run import (
+    BackgroundRun,
+    JobRunner,
+    Replay,
+    RunJob,
+    RunState,
+    fold,
+    state_of,
+    trace_of,
+)
 from vrthinker_core.ui.sessions import Sessions, ShownRun
 
 PAIR = VideoPair(RUN.started.prompt, Path("a.mp4"), Path("b.mp4"))
+Events = Generator[Event, None, None]
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> RunJob:
+    return RunJob(PAIR, Settings(), tmp_path / "trace.json", tmp_path / "stop")
+
+
+def start(
+    job: RunJob, run_job: JobRunner, queue: JudgeQueue | None = None, first: RunState | None = None
+) -> BackgroundRun:
+    run = BackgroundRun(job, run_job, queue or JudgeQueue(), first)
+    run.start()
+    return run
+
+
+def test_stop_waits_for_no_judge_and_one_that_hangs_keeps_its_place(job: RunJob) -> None:
+    let_go, queue = threading.Event(), JudgeQueue()
+
+    def hang(job: RunJob) -> Events:
+        yield from Trace(RUN.started, RUN.turns[:1]).events()
+        yield FramesShown(2, "more", handmade_runs.pairs([7, 90]))
+        yield Text(2, "<Snapshot>a ball</Snapshot><Think>it ro")
+        let_go.wait()
+        yield Text(2, "too late")
+
+    run = start(job, hang, queue)
+    until(lambda: len(run.state.turns) == 2 and run.state.turns[1].completion.text)
+    with within(3):
+        run.stop()
+    state = run.state
+    trace = trace_of(state)
+    last = trace.turns[-1]
+    assert (last.number, last.told, last.frames) == (2, "more", handmade_runs.pairs([7, 90]))
+    assert last.completion.stop == trace.finished.stop == StopReason.CANCELLED
+    assert (last.reply.snapshot, last.reply.think) == ("a ball", "it ro")
+    assert from_json(to_json(trace)) == trace
+    assert state_of(trace) == state
+    following = start(job, finish_at_once, queue)
+    assert not following.join(0.3)
+    assert not following.begun
+    let_go.set()
+    until(lambda: following.over)
+    assert run.state == state, "events after the end change nothing"
+
+
+def test_a_judge_that_ignores_the_stop_file_is_closed(job: RunJob) -> None:
+    closed = threading.Event()
+
+    def never_stop(job: RunJob) -> Events:
+        try:
+            yield handmade_runs.started()
+            yield FramesShown(1, "told", handmade_runs.pairs([16]))
+            while True:
+                yield Text(1, "and ")
+        finally:
+            closed.set()
+
+    run = start(job, never_stop)
+    run.request_stop()
+    assert run.join(PATIENCE_S)
+    assert closed.is_set()
+    assert run.state.finished.stop is StopReason.CANCELLED
+
+
+def fail(job: RunJob) -> Events:
+    yield handmade_runs.started()
+    raise BackendFailed("The judge broke.")
+
+
+def fail_badly(job: RunJob) -> Events:
+    yield handmade_runs.started()
+    raise RuntimeError("a secret path")
+
+
+def hang_in_the_second(job: RunJob) -> Events:
+    yield from RUN.events()
+    yield Swapped(replace(RUN.started, clips=RUN.started.clips[::-1]))
+    until(job.stop_file.exists)
+
+
+@pytest.mark.parametrize("run_job", [fail, fail_badly, run_until_stopped, hang_in_the_second])
+def test_the_end_of_a_second_run_leaves_the_first_whole(job: RunJob, run_job: JobRunner) -> None:
+    both, fails = run_job is hang_in_the_second, run_job in (fail, fail_badly)
+    job = replace(job, settings=Settings(swap="on" if both else "off"))
+    run = start(job, run_job, first=None if both else state_of(RUN))
+    until(lambda: (run.state.swapped or RunState()).started and (run.over or not fails))
+    assert run.over == fails, "a run in both orders is over when the second one is"
+    run.stop()
+    state = run.state
+    assert replace(state, swapped=None) == state_of(RUN)
+    assert replace(trace_of(state), swapped=None) == RUN
+    end = state.swapped.finished
+    assert end.stop is (StopReason.FAILED if fails else StopReason.CANCELLED)
+    assert (end.error == "The judge broke.") == (run_job is fail)
+    assert (end.error.endswith("."), "secret" in end.error) == (fails, False)
+    assert end.fault == {fail: "BackendFailed", fail_badly: "RuntimeError"}.get(run_job, "")
+
+
+def test_no_second_run_follows_one_without_a_verdict(job: RunJob) -> None:
+    unread = replace(RUN, finished=Finished(StopReason.NO_ANSWER))
+    run = start(replace(job, settings=Settings(swap="on")), lambda _: (e for e in unread.events()))
+    assert run.join(PATIENCE_S)
+    assert run.state == state_of(unread)
+
+
+def test_a_saved_run_replays_as_the_live_one_without_a_turn_that_never_ended() -> None:
+    """A trace gives the same state as its events, without its text piece by piece."""
+    told = handmade_runs.both_orders(trace=handmade_runs.telling_probabilities("So."))
+    for trace in (RUN, told):
+        replay = Replay(from_json(to_json(trace)))
+        assert replay.state == reduce(fold, trace.events(), RunState())
+        assert trace_of(replay.state) == trace
+        assert (replay.over, replay.seconds) == (True, 4.6)
+    assert trace_of(RunState()) is None
+    begun = reduce(fold, list(RUN.events())[:-3], RunState())
+    assert trace_of(begun) == Trace(RUN.started, RUN.turns[:2])
+    never = fold(state_of(RUN), Swapped(Finished(StopReason.CANCELLED)))
+    assert trace_of(never) == RUN, "a second run that never began"
+
+
+def test_turns_that_are_taken_over_tell_nothing_of_the_time_left() -> None:
+    pace = reduce(lambda pace, event: pace.after(event, 0.0), BRANCH.events(), Pace())
+    assert pace.seconds_left(5.0, 6) is None
+
+
+# -- sessions ------------------------------------------------------------------------------------
+
 ANNA, BERT = "a" * 64, "b" * 64
 MODULE = "vrthinker_core.ui.sessions."
 FRAME = handmade_runs.thumbnail(16, Side.FIRST)
@@ -74,13 +226,6 @@ def test_a_run_that_no_page_shows_is_stopped_and_its_files_go(tmp_path: Path, en
     sessions.close()
 
 
-def test_closing_stops_every_judge(tmp_path: Path) -> None:
-    sessions = make_sessions(tmp_path, run_until_stopped)
-    runs = [shown(sessions, "anna"), waiting(sessions, "bert")]
-    sessions.close()
-    assert all(run.run.over for run in runs)
-
-
 def test_a_thumbnail_is_written_once_whatever_its_bytes_are(tmp_path: Path) -> None:
     run = replayed(make_sessions(tmp_path), "page")
     found = run.thumbnails(FRAME)
@@ -93,16 +238,6 @@ def test_a_thumbnail_is_written_once_whatever_its_bytes_are(tmp_path: Path) -> N
     for jpeg in (b"", b"<svg onload=alert(1)>", b"\xff\xd8\xff"):
         broken, ratio = run.thumbnails(replace(FRAME, jpeg=jpeg))
         assert (broken[-4:], ratio) == (".jpg", 1)
-
-
-def test_a_run_whose_history_cannot_be_read_or_written_goes_on(tmp_path: Path) -> None:
-    def lose_the_disk(job: RunJob) -> Generator[Event, None, None]:
-        (tmp_path / "kept").rename(tmp_path / "lost")
-        yield from finish_at_once(job)
-
-    run = shown(make_sessions(tmp_path, lose_the_disk), "page", ANNA)
-    until(lambda: run.run.over)
-    assert run.run.state == state_of(RUN)
 
 
 def test_a_run_that_was_left_goes_on_for_a_while_for_its_visitors_pages(tmp_path: Path) -> None:
@@ -120,9 +255,7 @@ def test_a_run_that_was_left_goes_on_for_a_while_for_its_visitors_pages(tmp_path
     until(lambda: run.run.over and sessions.find_run(run.name) is None)
 
 
-def test_a_left_run_gives_way_to_its_visitors_next_one_and_to_who_waits(
-    tmp_path: Path, monkeypatch: Patch
-) -> None:
+def test_a_left_run_gives_way_to_who_waits(tmp_path: Path, monkeypatch: Patch) -> None:
     sessions = make_sessions(tmp_path, run_until_stopped, at_once=2, after_leaving=600.0)
     left = shown(sessions, "left", ANNA)
     sessions.end("left")
@@ -139,9 +272,7 @@ def test_a_left_run_gives_way_to_its_visitors_next_one_and_to_who_waits(
     sessions.close()
 
 
-def test_a_session_ends_an_hour_after_its_last_use_unless_its_page_is_open_or_busy(
-    tmp_path: Path, monkeypatch: Patch
-) -> None:
+def test_a_session_ends_an_hour_after_its_last_use(tmp_path: Path, monkeypatch: Patch) -> None:
     later, opened = [0.0], {"open"}
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + later[0], time=time.time)
     monkeypatch.setattr(MODULE + "time", clock)
@@ -172,9 +303,7 @@ def large_trace(megabytes: int) -> Trace:
     return replace(RUN, turns=(replace(RUN.turns[0], frames=tuple(frames)), *RUN.turns[1:]))
 
 
-def test_what_pages_keep_is_bounded_the_oldest_go_first_and_no_run_that_goes_on(
-    tmp_path: Path, monkeypatch: Patch
-) -> None:
+def test_the_oldest_of_too_much_go_and_no_live_run(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(MODULE + "MAX_KEPT_BYTES", 10 * 2**20)
     sessions = make_sessions(tmp_path, run_until_stopped)
     runs = {"live": shown(sessions, "live"), "small": replayed(sessions, "small")}
@@ -199,13 +328,13 @@ def test_what_pages_keep_is_bounded_the_oldest_go_first_and_no_run_that_goes_on(
     monkeypatch.setattr(MODULE + "MAX_SESSIONS", 3)
     runs |= {page: replayed(sessions, page) for page in "uvwxyz"}
     assert kept() == "live y z"
+    assert not runs["live"].run.over
     sessions.close()
+    assert runs["live"].run.over, "closing stops every judge"
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="no word of a process's memory")
-def test_the_memory_of_traces_that_were_dropped_is_given_back(
-    tmp_path: Path, monkeypatch: Patch
-) -> None:
+def test_memory_of_dropped_traces_is_given_back(tmp_path: Path, monkeypatch: Patch) -> None:
     def resident() -> float:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
@@ -213,9 +342,8 @@ def test_the_memory_of_traces_that_were_dropped_is_given_back(
     monkeypatch.setattr(MODULE + "MAX_KEPT_BYTES", 60 * 2**20)
     sessions, data = make_sessions(tmp_path), to_json(large_trace(24))
     before = resident()
-    for page in map(str, range(8)):
+    for page in map(str, range(4)):
         replayed(sessions, page, from_json(data))
-    assert resident() - before < 180
-    for page in map(str, range(8)):
+    for page in map(str, range(4)):
         sessions.end(page)
     until(lambda: (gc.collect(), give_back_memory(), resident() - before < 40)[-1])

@@ -8,7 +8,6 @@ import socket
 import threading
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -25,20 +24,17 @@ from tests.support.small_clips import write_clip
 from tests.support.threads import run_in_thread
 from tests.support.waiting import PATIENCE_S, until
 from tests.ui.conftest import Clips, Server
-from tests.ui.support.api import answers, files, uploaded
-from tests.ui.support.inside import RUN
-from tests.ui.support.plain_http import FORM, HEAD, TAIL, send
+from tests.ui.support.api import FORM, HEAD, TAIL, answers, ask, files, uploaded
+from tests.ui.support.inside import Site
 from tests.ui.support.saved_examples import PROMPT, write_old
-from tests.ui.support.site import Site
 from vrthinker_core.errors import VideoUnavailable
 from vrthinker_core.types import Side
 from vrthinker_core.ui import fetch, routes, uploads as module, words
 from vrthinker_core.ui.fetch import MAX_VISITOR_BYTES
-from vrthinker_core.ui.handlers import Handlers, PlayerHandlers, SavedRun, shown_videos
+from vrthinker_core.ui.handlers import Handlers, PlayerHandlers
 from vrthinker_core.ui.queue import ForgottenUploads
 from vrthinker_core.ui.sessions import Session
 from vrthinker_core.video import browser_copies
-from vrthinker_core.video.files import file_digest
 
 LIMIT = 100 * 2**20
 Patch = pytest.MonkeyPatch
@@ -50,7 +46,7 @@ def site(tmp_path: Path) -> Site:
 
 
 def post(
-    site: Site, pieces: list[bytes], pause: float = 0, address: str = "", via: str = ""
+    site: Site, pieces: list[bytes], pause: float = 0, client: str = "8.8.8.8", via: str = ""
 ) -> Any:
     """The answer to an upload that comes in these pieces, with a pause before each."""
 
@@ -61,9 +57,9 @@ def post(
         yield {"type": "http.disconnect"}
 
     headers = [(b"content-type", FORM.encode()), (b"x-forwarded-for", via.encode())]
-    told = {"type": "http", "method": "POST", "query_string": b"", "headers": headers}
+    told = {"type": "http", "method": "POST", "query_string": b"", "client": (client, 1)}
     coming = messages()
-    request = Request({**told, "client": (address or "8.8.8.8", 1)}, lambda: anext(coming))
+    request = Request({**told, "headers": headers}, lambda: anext(coming))
     return run_in_thread(site.routes.upload(request))
 
 
@@ -76,7 +72,7 @@ def test_uploads_arrive_whole_and_take_nobody_elses_share(site: Site, monkeypatc
     monkeypatch.setattr(fetch, "MAX_VISITOR_BYTES", 5000)
 
     def add(content: bytes, address: str, via: str = "") -> int:
-        return post(site, [HEAD, content * 3000, TAIL], address=address, via=via).status_code
+        return post(site, [HEAD, content * 3000, TAIL], client=address, via=via).status_code
 
     assert add(b"a", "8.8.8.8") == 200
     refused = post(site, [HEAD, *[b"b" * 1000] * 3, TAIL])
@@ -113,11 +109,18 @@ def test_no_slow_or_broken_upload_stays(how: str, site: Site, monkeypatch: Patch
     assert [*(site.folder / "uploads").iterdir()] == []
 
 
+def send(server: Server, size: int) -> tuple[int, str]:
+    """Upload a file of `size` zeros."""
+    pieces = [HEAD, *[bytes(2**20)] * (size // 2**20), bytes(size % 2**20), TAIL]
+    told = {"Content_Type": FORM, "Content_Length": str(sum(map(len, pieces)))}
+    return ask(server, "POST", "gradio_api/upload", pieces, **told)
+
+
 def test_broken_and_too_large_uploads_leave_no_file_and_no_traceback(answering: Server) -> None:
     before = sorted(files(answering.folder))
     status, told = send(answering, LIMIT + 1)
     assert (status, str(LIMIT) in told, told[-1]) == (413, True, ".")
-    for number in range(120):
+    for number in range(0, 120, 20):
         announced = f"Content-Type: {FORM}\r\nContent-Length: {2**20}\r\n\r\n"
         head = f"POST /gradio_api/upload HTTP/1.1\r\nHost: 127.0.0.1\r\n{announced}"
         with socket.create_connection(("127.0.0.1", urlsplit(answering.url).port or 0)) as sent:
@@ -193,22 +196,6 @@ def test_the_video_of_a_player_stays_however_often_the_other_one_changes() -> No
             session.players.reverse()  # the video that stays is in the first player now
         session.players[0 if number < 3 else 1].held.extend((other, other))
     assert {path for each in session.players for path in each.held} == {stays, *others[-2:]}
-
-
-def test_videos_are_matched_by_their_content(site: Site, tmp_path: Path) -> None:
-    first, second = tmp_path / "1.mp4", tmp_path / "2.mp4"
-    for path in (first, second):
-        path.write_text(path.name)
-    both = zip(RUN.started.clips, (first, second), strict=True)
-    one, two = (replace(clip, digest=file_digest(path)) for clip, path in both)
-    saved = SavedRun(replace(RUN, started=replace(RUN.started, clips=(one, two))))
-
-    def found(saved: SavedRun, *known: Path) -> tuple[Path | None, Path | None]:
-        return shown_videos(site.uploads, saved, known)
-
-    assert found(saved, second, tmp_path / "gone.mp4", first) == (first, second)
-    assert found(saved, second, tmp_path) == (None, second)
-    assert found(SavedRun(RUN), first, second) == (None, None)
 
 
 def test_uploads_that_nobody_asks_for_are_forgotten(monkeypatch: Patch) -> None:

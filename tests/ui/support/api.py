@@ -1,13 +1,15 @@
-"""Calls of the API, through gradio_client and through plain HTTP as `curl` makes them."""
+"""Requests of a server: through gradio_client, as `curl` makes them, and as a browser sends them."""
 
+import http.client
 import json
 import os
-import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from gradio_client import Client
 
@@ -21,35 +23,46 @@ def client(server: Server) -> Client:
     return Client(server.url, verbose=False, analytics_enabled=False)
 
 
-def status_of(url: str, **headers: str) -> int:
-    try:
-        request = urllib.request.Request(url, headers=headers)
-        with urllib.request.urlopen(request, timeout=PATIENCE_S) as response:
-            return int(response.status)
-    except urllib.error.HTTPError as error:
-        return error.code
+def get(server: Server, path: str) -> bytes:
+    """A page, or what else the server gives."""
+    with urllib.request.urlopen(server.url + path, timeout=PATIENCE_S) as response:
+        return bytes(response.read())
 
 
-def post(server: Server, path: str, body: bytes, kind: str, **headers: str) -> Any:
-    url, told = f"{server.url}gradio_api/{path}", {"Content-Type": kind, **headers}
-    request = urllib.request.Request(url, body, told)
-    with urllib.request.urlopen(request, timeout=PATIENCE_S) as response:
-        return json.loads(response.read())
+def ask(
+    server: Server, method: str, path: str, body: bytes | list[bytes] = b"", **headers: str
+) -> tuple[int, str]:
+    """Status and text of the answer to a request that is made by hand."""
+    connection = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=PATIENCE_S)
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    with closing(connection):
+        connection.request(method, f"/{path}", body, {"Content-Type": "application/json", **named})
+        response = connection.getresponse()
+        return response.status, response.read().decode()
+
+
+def post(server: Server, path: str, body: bytes | list[bytes], **headers: str) -> Any:
+    """The answer to a request that succeeds."""
+    status, text = ask(server, "POST", f"gradio_api/{path}", body, **headers)
+    assert status == 200, text
+    return json.loads(text)
+
+
+FORM = "multipart/form-data; boundary=line"
+HEAD = b'--line\r\nContent-Disposition: form-data; name="files"; filename="zeros.mp4"\r\n\r\n'
+TAIL = b"\r\n--line--\r\n"
 
 
 def upload(server: Server, clip: Path) -> str:
     """Upload as `curl -F files=@clip.mp4` does. Returns the path that the server gives."""
-    line, named = uuid.uuid4().hex, f'name="files"; filename="{clip.name}"'
-    head = f"--{line}\r\nContent-Disposition: form-data; {named}\r\n\r\n".encode()
-    body = head + clip.read_bytes() + f"\r\n--{line}--\r\n".encode()
-    (path,) = post(server, "upload", body, f"multipart/form-data; boundary={line}")
+    head = HEAD.replace(b"zeros.mp4", clip.name.encode())
+    (path,) = post(server, "upload", head + clip.read_bytes() + TAIL, Content_Type=FORM)
     return str(path)
 
 
 def begin(server: Server, *values: object, **headers: str) -> str:
     """Start a call of `compare`. Returns the URL of its events."""
-    body = json.dumps({"data": values}).encode()
-    started = post(server, "call/compare", body, "application/json", **headers)
+    started = post(server, "call/compare", json.dumps({"data": values}).encode(), **headers)
     return f"{server.url}gradio_api/call/compare/{started['event_id']}"
 
 
@@ -91,3 +104,45 @@ def check_refused(item: dict[str, Any], words: str) -> None:
     assert words in item["error"]
     assert item["error"].endswith(".")
     assert "\n" not in item["error"]
+
+
+# -- the page's own events, sent by hand ---------------------------------------------------------
+
+
+def config(server: Server) -> dict[str, Any]:
+    """The page's configuration as a browser gets it: its components and events."""
+    return dict(json.loads(get(server, "config")))
+
+
+def join(server: Server, event: int, values: Sequence[object], session_id: str) -> None:
+    """Send one of the page's events as a browser does."""
+    body = {"fn_index": event, "data": values, "session_hash": session_id}
+    post(server, "queue/join", json.dumps(body).encode())
+
+
+def act(server: Server, event: int, values: Sequence[object]) -> Any:
+    """Send one of the page's events. Returns its output, or its error."""
+    join(server, event, values, session_id := uuid.uuid4().hex)
+    url = f"{server.url}gradio_api/queue/data?session_hash={session_id}"
+    with urllib.request.urlopen(url, timeout=PATIENCE_S) as response:
+        for line in response:
+            message = json.loads(line.removeprefix(b"data:")) if line.startswith(b"data:") else {}
+            if message.get("msg") == "process_completed":
+                return message["output"]
+    raise AssertionError("the stream ended without an output")
+
+
+def compare_inputs(server: Server) -> tuple[int, list[dict[str, Any]]]:
+    """The number of the Compare button's event, and the components whose values it takes."""
+    page = config(server)
+    parts = {part["id"]: part["props"] for part in page["components"]}
+    (go,) = (part for part, props in parts.items() if props.get("elem_id") == "go")
+    (found,) = (each for each in page["dependencies"] if [go, "click"] in each["targets"])
+    return found["id"], [parts[part] for part in found["inputs"]]
+
+
+def press_compare(server: Server, *values: object, **more: object) -> Any:
+    """What the page shows once it has compared with these values of its form."""
+    event, inputs = compare_inputs(server)
+    told = dict(zip([part.get("elem_id") for part in inputs], values, strict=False)) | more
+    return act(server, event, [told.get(part.get("elem_id")) for part in inputs])

@@ -1,17 +1,16 @@
-"""The inside of a page without its server: quick runs, sessions, pages whose events are called."""
+"""The inside of a server, without Gradio's: quick runs, sessions, pages whose events are called."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-import os
 import time
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,10 +18,14 @@ from typing import Any
 import gradio as gr
 import pytest
 from starlette.applications import Starlette
+from starlette.responses import HTMLResponse
+from starlette.routing import Route
 from starlette.testclient import TestClient
 
+from tests.support.threads import run_in_thread
+from tests.support.waiting import until
 from tests.ui.support import handmade_runs
-from vrthinker_core.types import Side
+from vrthinker_core.types import Settings, Side, VideoPair
 from vrthinker_core.types.events import (
     Branch,
     Event,
@@ -33,27 +36,26 @@ from vrthinker_core.types.events import (
     TextArrived as Text,
 )
 from vrthinker_core.types.settings import SETTINGS
-from vrthinker_core.ui.fetch import ANY_ADDRESS
+from vrthinker_core.ui.fetch import ANY_ADDRESS, PUBLIC_ONLY, FetchPolicy
 from vrthinker_core.ui.frames import ExactFrames
 from vrthinker_core.ui.handlers import Handlers, PlayerHandlers, Services
-from vrthinker_core.ui.history import COOKIE, Examples, History
+from vrthinker_core.ui.history import COOKIE, KEEP_SECONDS, Examples, History, owner_of
 from vrthinker_core.ui.judges import JudgeLoader
 from vrthinker_core.ui.layout import PageComponents, default_value
 from vrthinker_core.ui.queue import JudgeQueue
-from vrthinker_core.ui.routes import Routes
+from vrthinker_core.ui.routes import LinkPreviewMiddleware, Routes
 from vrthinker_core.ui.run import JobRunner, RunJob
-from vrthinker_core.ui.sessions import Sessions
+from vrthinker_core.ui.runs_tab import ListedRuns
+from vrthinker_core.ui.security import VisitorCookieMiddleware
+from vrthinker_core.ui.sessions import Sessions, ShownRun
 from vrthinker_core.ui.uploads import Uploads
 
 RUN = handmade_runs.three_turns()
 ORIGIN = Origin(RUN.started.prompt, RUN.started.judge, RUN.started.settings)
 BRANCH = replace(RUN, started=replace(RUN.started, branch=Branch(ORIGIN, 3, (4, 9))))
+ANNAS, BERTS = "a" * 43, "b" * 43  # their cookies
+ANNA, BERT = owner_of({COOKIE: ANNAS}), owner_of({COOKIE: BERTS})
 Videos = Sequence[Path | None]
-
-
-def files(folder: Path) -> list[Path]:
-    """Every file below `folder`; folders may be removed meanwhile."""
-    return [Path(place, name) for place, _, names in os.walk(folder) for name in names]
 
 
 def finish_at_once(job: RunJob) -> Generator[Event, None, None]:
@@ -82,30 +84,95 @@ def make_sessions(
     return Sessions(folder / "page", run_job, queue, History(folder / "kept"), **options)
 
 
-class Inside:
-    """What one server keeps, below `folder`, and the handlers of its page."""
+class Site:
+    """What one server keeps, below `folder`; another with that folder is it, started again."""
+
+    def __init__(
+        self,
+        folder: Path,
+        run_job: JobRunner = finish_at_once,
+        *,
+        seconds: float = KEEP_SECONDS,
+        examples: Path | None = None,
+        runs: ListedRuns | None = None,
+        head: str = "",
+        judges: JudgeLoader | None = None,
+        waiting: int = 24,
+        policy: FetchPolicy = PUBLIC_ONLY,
+    ) -> None:
+        """`head`: of the page that Gradio would serve."""
+        nobody: Any = SimpleNamespace(look=lambda judge: (None, ""))
+        self.folder, self._head = folder, head
+        self.history = History(folder / "runs", seconds)
+        place = partial(judges.device, at_once=1) if judges else lambda _: ("local", 4)
+        self.queue = JudgeQueue(waiting, place, *([judges.is_loaded] if judges else []))
+        root = folder / f"server {time.time_ns()}"
+        self.sessions = Sessions(root, run_job, self.queue, self.history)
+        self.uploads = Uploads(folder / "copies", folder / "uploads" / "fetched", policy)
+        told = self.sessions, self.history, Examples(examples or folder / "examples"), self.uploads
+        self.services = Services(judges or nobody, self.queue, *told, runs)
+        self.exact: Any = ExactFrames(judges.decoder_pool) if judges else nobody
+        self.routes = Routes(self.services, self.exact)
+
+    def run(self, page: str = "page", owner: str = ANNA) -> ShownRun:
+        """Let a run begin, which the page then shows."""
+        videos = [self.folder / "a.mp4", self.folder / "b.mp4"]
+        for path in videos:
+            path.write_bytes(path.name.encode())
+        session, pair = self.sessions.get(page), VideoPair(RUN.started.prompt, *videos)
+        return self.show(page, self.sessions.start_run(session, pair, Settings(), owner=owner))
+
+    def check_order(self, page: str, shown: ShownRun) -> ShownRun:
+        """Let the second run begin."""
+        session, pair = self.sessions.get(page), VideoPair("", *shown.files)
+        return self.show(page, self.sessions.check_order(session, shown, pair, Settings()))
+
+    def show(self, page: str, shown: ShownRun) -> ShownRun:
+        """Show a run on that page once its judge has begun."""
+        until(lambda: shown.run.begun and shown.run.state.runs[-1].started)
+        self.sessions.show(self.sessions.get(page), shown)
+        return shown
+
+    def client(self, cookie: str = "", in_frame: bool = False, **cookies: str) -> TestClient:
+        """A visitor's browser."""
+        home = Route("/", lambda _: HTMLResponse(f"<head>{self._head}<script></script></head>"))
+        app = Starlette(routes=[home, *self.routes.routes()])
+        app.add_middleware(LinkPreviewMiddleware, routes=self.routes)
+        app.add_middleware(VisitorCookieMiddleware, in_frame=in_frame)
+        known = {COOKIE: cookie, **cookies} if cookie else cookies
+        return TestClient(app, base_url="http://judge.example", cookies=known)
+
+    def listed(self, what: str = "outcome", cookie: str = ANNAS) -> list[Any]:
+        """That of each run in a visitor's list, the latest first."""
+        return [row[what] for row in self.client(cookie).get("/history").json()["runs"]]
+
+
+@cache
+def components(judges: tuple[str, ...]) -> PageComponents:
+    """The page's components, which are told apart and never change."""
+
+    async def build() -> PageComponents:  # Gradio builds pages only inside an event loop
+        with gr.Blocks(analytics_enabled=False):
+            return PageComponents([], judges)
+
+    return run_in_thread(build())
+
+
+class Inside(Site):
+    """The same with judges, and the handlers of its page."""
 
     def __init__(
         self, folder: Path, judges: JudgeLoader, run_job: JobRunner | None = None, waiting: int = 24
     ) -> None:
-        self.queue = JudgeQueue(waiting, partial(judges.device, at_once=1), judges.is_loaded)
-        self.history = History(folder / "kept")
-        job = run_job or judges.run_job
-        self.sessions = Sessions(folder / "page", job, self.queue, self.history)
-        uploads = Uploads(folder / "copies", folder / "uploads" / "fetched", ANY_ADDRESS)
-        kept = self.sessions, self.history, Examples(folder / "examples")
-        services = Services(judges, self.queue, *kept, uploads)
-        self.exact = ExactFrames(judges.decoder_pool)
-        self.http = TestClient(Starlette(routes=Routes(services, self.exact).routes()))
+        told: Any = {"judges": judges, "waiting": waiting, "policy": ANY_ADDRESS}
+        super().__init__(folder, run_job or judges.run_job, **told)
+        self.http = TestClient(Starlette(routes=self.routes.routes()))
         self.pool = ThreadPoolExecutor(16)
 
-        async def build() -> PageComponents:  # Gradio builds pages only inside an event loop
-            with gr.Blocks(analytics_enabled=False):
-                return PageComponents([], judges.names)
-
-        self.parts: Any = self.pool.submit(asyncio.run, build()).result()
-        self.on = Handlers(self.parts, services)
-        self.players = [PlayerHandlers(self.on, self.parts, uploads, side) for side in Side]
+        self.parts: Any = components(tuple(judges.names))
+        self.on = Handlers(self.parts, self.services)
+        told = self.on, self.parts, self.uploads
+        self.players = [PlayerHandlers(*told, side) for side in Side]
 
 
 @contextmanager
