@@ -28,11 +28,9 @@ from vrthinker_core.types.messages import Message
 
 def test_the_name_of_a_judge_is_refused_in_a_sentence(pair: VideoPair) -> None:
     name: Any = "nano"
+    told = r"^'nano' is only the name of a judge: open it first, with open_backend\('nano'\)\.$"
     for events in (judge(pair, name), judge_many([pair], name)):
-        with pytest.raises(
-            BadInput,
-            match=r"^'nano' is only the name of a judge: open it first, with open_backend\('nano'\)\.$",
-        ):
+        with pytest.raises(BadInput, match=told):
             next(events)
 
 
@@ -47,15 +45,11 @@ def test_pairs_that_come_when_no_file_can_be_opened_have_their_ends(pair: VideoP
     list(judge_many([pair], backend))
     with open_file_limit():
         events = list(judge_many([pair] * 3, backend))
-    ends = [
-        (position, event.fault, event.error)
-        for position, event in events
-        if isinstance(event, Finished)
-    ]
-    fault = "VideoUnavailable", "Video 1: Too many files are open: "
-    assert [(position, fault, error[:34]) for position, fault, error in sorted(ends)] == [
-        (n, *fault) for n in range(3)
-    ]
+    ends = {position: event for position, event in events if isinstance(event, Finished)}
+    assert sorted(ends) == [0, 1, 2]
+    for end in ends.values():
+        assert end.fault == "VideoUnavailable"
+        assert end.error.startswith("Video 1: Too many files are open: ")
 
 
 def timeless(events: Iterable[Event]) -> list[Event]:
@@ -99,35 +93,22 @@ def test_a_batch_that_stops_ends_every_pair_that_still_waits(pair: VideoPair) ->
             yield 0, "half a re"
             raise BackendFailed("The machine is gone.")
 
-    ends = [
-        event
-        for _, event in judge_many([pair, pair], Broken([ANSWER]))
-        if isinstance(event, Finished)
-    ]
-    assert [(end.stop, end.error) for end in ends] == [
-        (StopReason.FAILED, "The machine is gone.")
-    ] * 2
+    events = judge_many([pair, pair], Broken([ANSWER]))
+    ends = [(end.stop, end.error) for _, end in events if isinstance(end, Finished)]
+    assert ends == [(StopReason.FAILED, "The machine is gone.")] * 2
 
 
 def test_a_pair_that_is_done_ends_while_others_are_still_generating(pair: VideoPair) -> None:
-    other = replace(pair, prompt="Another prompt.")
+    long, other = f"<Think>{'long ' * 200}</Think>{ANSWER}", replace(pair, prompt="Another prompt.")
 
     def script(messages: Sequence[Message]) -> str:
-        return (
-            ANSWER
-            if "Another" in messages[1].text
-            else "<Think>" + "long " * 200 + f"</Think>{ANSWER}"
-        )
+        return ANSWER if "Another" in messages[1].text else long
 
     events = list(judge_many([pair, other], BatchScript(script, pause=0.005), live=2))
-    short_end = next(
-        n
-        for n, (position, event) in enumerate(events)
-        if position == 1 and isinstance(event, Finished)
-    )
-    assert any(
-        position == 0 and isinstance(event, TextArrived) for position, event in events[short_end:]
-    )
+    ends = (n for n, (_, event) in enumerate(events) if isinstance(event, Finished))
+    later = events[next(ends) :]
+    assert later[0][0] == 1
+    assert any(position == 0 and isinstance(event, TextArrived) for position, event in later)
 
 
 def test_who_stops_listening_leaves_no_thread_behind(pair: VideoPair) -> None:

@@ -1,15 +1,26 @@
-"""The state machine without a model: what is asked, what is shown, when it ends."""
+"""The state machine without a model: what is asked, when it ends, and what the judge can see.
+
+Frames leave by the memory window, the limit on pictures and that on tokens, never unsaid.
+"""
 
 from __future__ import annotations
 
+import itertools
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
+from hypothesis import example, given, strategies as st
 
 from tests.support.blank_frames import frames
-from vrthinker_core.deliberation import Deliberation
+from vrthinker_core.deliberation import MAX_IMAGES, Deliberation
+from vrthinker_core.errors import ContextFull
 from vrthinker_core.protocols import make_protocol, with_defaults
-from vrthinker_core.types import ProtocolName, Settings, Verdict
+from vrthinker_core.types import FrameRef, ProtocolName, Settings, Side, Verdict
 from vrthinker_core.types.events import StopReason
-from vrthinker_core.types.messages import Completion
+from vrthinker_core.types.messages import Completion, Message
 
 ANSWER = {
     "paired": "<Snapshot>s</Snapshot><Think>t</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>",
@@ -34,55 +45,25 @@ def say(deliberation: Deliberation, text: str, stop: str = "end") -> None:
     deliberation.take(Completion(text, stop))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("protocol", ["paired", "concat"])
-def test_the_frames_named_are_the_frames_sent(protocol: ProtocolName) -> None:
-    run = start(protocol)
-    first = 1 if protocol == "concat" else 0
-    asked = [first + 2, first + 2, 10_000, first + 4, *range(first + 5, first + 30)]
-    say(run, call(protocol, *asked))
-    news = run.ask()[-1]
-    told = run.protocol.frames_per_call
-    images_per_index = 2 if protocol == "paired" else 1
-    assert len(news.frames) == told * images_per_index
-    if protocol == "paired":
-        assert f"Retrieved {told} frame pairs" in news.text
-
-
-def test_one_unusable_reply_is_asked_again_once_with_the_reason() -> None:
+@pytest.mark.parametrize(
+    ("text", "stop", "ended"),
+    [
+        ("I am not sure.", "end", StopReason.NO_ANSWER),
+        ("<Think>so long", "length", StopReason.TOKEN_LIMIT),
+    ],
+)
+def test_one_unusable_reply_in_a_row_is_asked_again_with_the_reason(
+    text: str, stop: str, ended: StopReason
+) -> None:
     run = start()
-    say(run, "I am not sure.")
+    say(run, text, stop)
+    say(run, call("paired", 3))
+    say(run, text, stop)
     assert run.stop_reason is None
     assert run.ask()[-1].role == "user"
     assert run.ask()[-1].text
-    say(run, "Still not sure.")
-    assert run.stop_reason is StopReason.NO_ANSWER
-
-
-def test_an_unusable_reply_after_a_usable_one_is_asked_again_too() -> None:
-    run = start()
-    say(run, "hm")
-    say(run, call("paired", 3))
-    say(run, "hm")
-    assert run.stop_reason is None
-
-
-def test_a_reply_that_is_cut_twice_ends_by_the_token_limit() -> None:
-    run = start()
-    say(run, "<Think>so long", "length")
-    assert run.stop_reason is None
-    say(run, "<Think>so long again", "length")
-    assert run.stop_reason is StopReason.TOKEN_LIMIT
-
-
-@pytest.mark.parametrize("protocol", ["paired", "concat"])
-def test_a_call_without_valid_frames_is_refused_in_the_protocols_words(
-    protocol: ProtocolName,
-) -> None:
-    run = start(protocol)
-    say(run, call(protocol, 500, 600))
-    news = run.ask()[-1].text
-    assert run.ask()[-1].frames == ()
-    assert ("out of range" in news) if protocol == "concat" else news.startswith("<tool_response>")
+    say(run, text, stop)
+    assert run.stop_reason is ended
 
 
 @pytest.mark.parametrize("protocol", ["paired", "concat"])
@@ -116,24 +97,21 @@ def test_the_last_recommended_answer_is_the_fallback_and_marked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answers", "reported"),
+    ("answers", "labels", "provisional"),
     [
-        (["TA=1, MQ=0", "TA=2, VQ=0"], (Verdict(2, None, 0, None), True)),  # type: ignore[arg-type]
-        (["TA=1, MQ=0, VQ=0, OA=1", "TA=2"], (Verdict(1, 0, 0, 1), True)),  # type: ignore[arg-type]
-        (
-            ["TA=1", "</recommend answer><answer>TA=0</answer>"],
-            (Verdict(0, None, None, None), False),
-        ),  # type: ignore[arg-type]
+        (["TA=1, MQ=0", "TA=2, VQ=0"], (2, None, 0, None), True),
+        (["TA=1, MQ=0, VQ=0, OA=1", "TA=2"], (1, 0, 0, 1), True),
+        (["TA=1", "</recommend answer><answer>TA=0</answer>"], (0, None, None, None), False),
     ],
 )
 def test_a_partial_recommended_answer_is_reported_where_there_is_no_better_one(
-    answers: list[str], reported: tuple[Verdict, bool]
+    answers: list[str], labels: tuple[Any, ...], provisional: bool
 ) -> None:
     run = start("concat", max_turns=2)
     for index, answer in enumerate(answers, start=1):
         say(run, f"<recommend answer>{answer}</recommend answer>{call('concat', index)}")
     assert run.stop_reason is StopReason.TURN_LIMIT
-    assert run.verdict == reported
+    assert run.verdict == (Verdict(*labels), provisional)
 
 
 @pytest.mark.parametrize(
@@ -205,17 +183,148 @@ def test_tokens_are_kept_as_generated_unless_the_text_was_cut() -> None:
     run = start()
     run.ask()
     run.take(Completion(call("paired", 3), tokens=(5, 6, 7)))
-    spoken = run.ask()[2].parts[0]
-    assert spoken.tokens == (5, 6, 7)
+    assert run.ask()[2].parts[0].tokens == (5, 6, 7)
     run.take(Completion(call("paired", 4) + "<|im_start|>user", tokens=(5, 6, 7, 8)))
-    spoken = run.ask()[4].parts[0]
-    assert spoken.tokens == ()
+    assert run.ask()[4].parts[0].tokens == ()
 
 
 def test_control_tokens_in_a_prompt_never_reach_the_messages() -> None:
     protocol = make_protocol(Settings(), "paired")
-    run = Deliberation(
-        "A <|im_end|> ball <tool_call>", protocol, with_defaults(Settings(), protocol), frames
-    )
+    settings = with_defaults(Settings(), protocol)
+    run = Deliberation("A <|im_end|> ball <tool_call>", protocol, settings, frames)
     assert "<|im_end|>" not in run.ask()[-1].text
     assert "A " in run.ask()[-1].text
+
+
+def test_with_no_window_a_request_sends_only_what_is_new_and_says_so() -> None:
+    run = start()
+    for asked, new in (((10, 20), {10, 20}), ((10, 20), set()), ((20, 30), {30})):
+        say(run, call("paired", *asked))
+        assert {f.ref.slot for f in run.ask()[-1].frames} == new
+        assert (f"Retrieved {len(new)} frame pairs" if new else "10") in run.ask()[-1].text
+
+
+def test_with_a_window_frames_that_left_may_be_asked_for_again() -> None:
+    run = start(window=1)
+    say(run, call("paired", 10))
+    say(run, call("paired", 10, 30))
+    shown = {f.ref.slot for f in run.ask()[-1].frames}
+    assert shown == {10, 30}, "the new round pushes the old one out, so 10 must come again"
+
+
+@pytest.mark.parametrize("window", [0, 1, 2, "all"])
+def test_a_window_keeps_the_first_frames_all_text_and_the_last_rounds(window: int | str) -> None:
+    run = start(window=window, max_turns=8)
+    opening = set(run.protocol.opening_refs)
+    rounds = [{1, 2}, {3}, {4, 5}, {6}]
+    for wanted in rounds:
+        say(run, call("paired", *sorted(wanted)))
+    # Those that have just come are always in view
+    kept = len(rounds) if window == "all" else max(1, int(window))
+    slots = set().union(*rounds[len(rounds) - kept :])
+    expected = opening | {FrameRef(slot, side) for slot in slots for side in Side}
+    assert set(run.in_view) == expected
+    text = "".join(message.text for message in run.ask())
+    for wanted in rounds:
+        assert f"Retrieved {len(wanted)} frame pairs" in text, "text never leaves"
+
+
+def test_a_window_of_no_rounds_shows_frames_in_the_turn_they_come_in() -> None:
+    run = start(window=0)
+    for _ in range(2):
+        say(run, call("paired", 5, 7))
+        assert {f.ref.slot for f in run.ask()[-1].frames} == {5, 7}
+        assert "Retrieved 2 frame pairs ([5, 7])" in run.ask()[-1].text
+    say(run, "hm")
+    assert run.in_view == run.protocol.opening_refs
+
+
+FULL = [[*range(12 * k, 12 * k + 12)] for k in range(5)]
+
+
+@given(
+    st.sampled_from([0, 1, 2, "all"]),
+    st.lists(st.lists(st.integers(0, 127), min_size=1, max_size=12), max_size=9),
+)
+@example("all", [*FULL, [0, 1, 2, 100, 101, 102, 103]])
+@example("all", [*FULL, [0, 12, 24, 36, *range(100, 108)]])
+def test_after_a_call_all_its_frames_are_in_view_and_those_told_are_those_sent(
+    window: int | str, calls: list[list[int]]
+) -> None:
+    run = start(window=window, max_turns=12)
+    for asked in calls:
+        say(run, call("paired", *asked))
+        assert set(run.protocol.frame_refs(asked)) <= set(run.in_view)
+        assert len(run.in_view) <= MAX_IMAGES
+        news = run.ask()[-1]
+        told = re.match(r"<tool_response>Retrieved \d+ frame pairs \((\[.*\])\)", news.text)
+        slots = json.loads(told[1]) if told else ()
+        assert [f.ref for f in news.frames] == list(run.protocol.frame_refs(slots))
+
+
+def count_frames(messages: Sequence[Message]) -> int:
+    return sum(len(message.frames) for message in messages)
+
+
+def test_frames_that_leave_for_want_of_context_come_again_where_they_are_called_for() -> None:
+    run = start(max_new_tokens=1)
+    say(run, call("paired", 1, 2, 3))
+    say(run, call("paired", 4))
+    say(run, call("paired", 1, 5))
+    assert "([5])" in run.ask()[-1].text
+    run.fit(count_frames, 8 + 2 + 4 + 1)
+    assert "Retrieved 2 frame pairs ([1, 5])" in run.ask()[-1].text
+    later = [ref.slot for ref in run.in_view if ref not in run.protocol.opening_refs]
+    assert later == [4, 4, 1, 1, 5, 5]
+
+
+def test_frames_that_are_in_view_alone_and_called_for_again_never_leave_unsaid() -> None:
+    run = start(max_new_tokens=1)
+    say(run, call("paired", 1, 2, 3))
+    say(run, call("paired", 1))
+    assert "already shown" in run.ask()[-1].text
+    run.fit(count_frames, 8 + 2 + 1)
+    assert "Retrieved 1 frame pairs ([1])" in run.ask()[-1].text
+
+
+def test_where_the_frames_that_have_just_come_do_not_fit_the_context_is_full() -> None:
+    run = start(max_new_tokens=1)
+    say(run, call("paired", 1, 2, 3))
+    told = r"has 14 tokens and the judge reads 13, .* Choose fewer frames per call\.$"
+    with pytest.raises(ContextFull, match=told):
+        run.fit(count_frames, 13)
+
+
+def test_messages_only_grow_without_a_window_and_change_with_one() -> None:
+    for window, grows in (("all", True), (1, False)):
+        run = start(window=window, max_turns=8)
+        views = []
+        for slot in (1, 2, 3):
+            views.append(run.ask())
+            say(run, call("paired", slot))
+        views.append(run.ask())
+        prefixes = [later[: len(sooner)] == sooner for sooner, later in itertools.pairwise(views)]
+        assert all(prefixes) is grows
+
+
+def test_pictures_in_view_are_bounded_and_the_oldest_leave_first() -> None:
+    run = start(max_turns=12)
+    for k in range(9):
+        say(run, call("paired", *range(12 * k, 12 * k + 12)))
+    assert len(run.in_view) <= MAX_IMAGES
+    assert {*run.protocol.opening_refs, FrameRef(107, Side.FIRST)} <= set(run.in_view)
+    assert FrameRef(0, Side.FIRST) not in run.in_view
+
+
+def test_forgetting_drops_the_oldest_round_and_ends_with_the_frames_that_have_just_come() -> None:
+    run = start()
+    say(run, call("paired", 1))
+    say(run, call("paired", 2))
+    assert run.forget_oldest()
+    assert FrameRef(1, Side.FIRST) not in run.in_view
+    assert FrameRef(2, Side.FIRST) in run.in_view
+    assert not run.forget_oldest()
+    say(run, "hm")
+    assert run.forget_oldest()
+    assert not run.forget_oldest()
+    assert run.in_view == run.protocol.opening_refs

@@ -8,25 +8,24 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import reduce
 from io import StringIO
+from pathlib import Path
 
 import psutil
 import pytest
 from rich.console import Console
 
 from tests.support.decoders import halting_decoders
-from tests.support.engines import CALL, Engine, Stream, end_of
+from tests.support.engines import CALL, ENGINES, Engine, Stream, end_of
 from tests.test_judge import ANSWER
 from vrthinker_core.commands.console import ConsoleRenderer
 from vrthinker_core.errors import (
     BackendFailed,
     BackendRefused,
-    BadInput,
     ContextFull,
-    JudgeError,
     TooManyPictures,
     VideoError,
 )
-from vrthinker_core.types import StopReason
+from vrthinker_core.types import StopReason, VideoPair
 from vrthinker_core.types.events import FramesShown, TextArrived
 from vrthinker_core.types.messages import Completion
 from vrthinker_core.ui.run import RunState, fold
@@ -41,9 +40,16 @@ def failing(error: Exception, *text: str) -> Stream:
     return stream
 
 
-def answering() -> Iterator[str | Completion]:
-    yield ANSWER
-    yield Completion(ANSWER, pieces=(len(ANSWER),), prompt_tokens=70, new_tokens=9)
+def saying(text: str) -> Stream:
+    told = Completion(text, pieces=(len(text),), prompt_tokens=70, new_tokens=9)
+    return lambda: iter([text, told])
+
+
+def calling(slots: str = "11, 31") -> Stream:
+    return saying(CALL.replace("10, 30", slots))
+
+
+answering = saying(ANSWER)
 
 
 GONE = BackendFailed("The machine is gone.")
@@ -62,33 +68,29 @@ def test_a_judge_that_fails_once_answers_as_if_it_had_not(engine: Engine, first:
     smooth = engine.run(answering)
     backend = engine.backend(first, answering)
     events = list(engine.start(backend))
-    assert replace(end_of(events), seconds=0) == replace(end_of(smooth), seconds=0), (
-        "verdict, forced, error: nothing differs"
-    )
+    ends = [replace(end_of(each), seconds=0) for each in (events, smooth)]
+    assert ends[0] == ends[1], "verdict, forced, error: nothing differs"
     turns, expected = (reduce(fold, found, RunState()).turns for found in (events, smooth))
     assert [turn.completion.text for turn in turns] == [turn.completion.text for turn in expected]
     second, plain = turns[1], expected[1]
-    assert replace(second, note="", abandoned=()) == plain, (
-        "tokens, frames in view and reply are those of the second try"
-    )
+    tried = replace(second, note="", abandoned=())
+    assert tried == plain, "tokens, frames in view and reply are those of the second try"
     assert len(backend.calls) == 2 * engine.pairs
-    assert all(call == backend.calls[0] for call in backend.calls), (
-        "the same request again: messages and seed"
-    )
+    same = all(call == backend.calls[0] for call in backend.calls)
+    assert same, "the same request again: messages and seed"
     trace = engine.trace
     assert list(trace.events()) == events
     kept = trace.turns[1]
     assert kept.note.startswith("The judge failed in turn 2, which was tried once more. Cause: ")
     assert "secret" not in kept.note
-    again = next(
-        n for n, event in enumerate(events) if isinstance(event, FramesShown) and event.note
-    )
+    (again,) = (n for n, e in enumerate(events) if isinstance(e, FramesShown) and e.note)
     pieces = [e.text for e in events[:again] if isinstance(e, TextArrived) and e.turn == 2]
     assert list(kept.abandoned) == pieces
     assert trace.turns[0].note == ""
 
 
-def test_page_and_console_say_that_a_turn_was_tried_twice(engine: Engine) -> None:
+def test_page_and_console_say_that_a_turn_was_tried_twice(pair: VideoPair, tmp_path: Path) -> None:
+    engine = Engine(pair, tmp_path / "run.json", *ENGINES["judge"])
     events = engine.run(FIRST_TRIES["within its text"], answering)
     turn = engine.trace.turns[1]
     assert turn.note in turn_remarks(turn)
@@ -108,11 +110,6 @@ def test_a_judge_that_fails_twice_in_a_turn_ends_the_run(engine: Engine) -> None
     trace = engine.trace
     assert (trace.turns[1].completion.text, trace.turns[1].abandoned) == ("ha", ("half ",))
     assert list(trace.events()) == events
-
-
-def calling(slots: str = "11, 31") -> Stream:
-    other = CALL.replace("10, 30", slots)
-    return lambda: iter([other, Completion(other, pieces=(len(other),))])
 
 
 @pytest.mark.parametrize("error", [ContextFull("Too long."), TooManyPictures("Only 12.")], ids=repr)
@@ -175,10 +172,7 @@ def test_each_turn_has_a_second_try_of_its_own(engine: Engine) -> None:
     assert [bool(turn.note) for turn in engine.trace.turns] == [False, True, True]
 
 
-LASTING = [
-    BadInput("No."), VideoError("No frame."), ContextFull("Too long."),
-    BackendRefused("It has no memory for that."), JudgeError("No."), MemoryError(),
-]  # fmt: skip
+LASTING = [VideoError("No frame."), ContextFull("Too long."), BackendRefused("No."), MemoryError()]
 
 
 @pytest.mark.parametrize("error", LASTING, ids=repr)

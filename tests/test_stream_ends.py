@@ -24,6 +24,23 @@ def written(events: list[Event]) -> Completion:
     return [event for event in events if isinstance(event, TurnEnded)][-1].turn.completion
 
 
+def assert_failed(end: Finished, sentence: str) -> None:
+    assert (end.stop, end.fault, end.error) == (StopReason.FAILED, "BackendFailed", sentence)
+
+
+def streamed(text: str, size: int, error: Exception | None = None) -> Stream:
+    """The text in pieces of that size; then the error, or how it was written."""
+
+    def stream() -> Iterator[str | Completion]:
+        pieces = [text[start : start + size] for start in range(0, len(text), size)]
+        yield from pieces
+        if error is not None:
+            raise error
+        yield Completion(text, pieces=tuple(map(len, pieces)))
+
+    return stream
+
+
 def test_a_run_is_stopped_while_its_frames_are_decoded(engine: Engine) -> None:
     stopped, events, halted = threading.Event(), [], []
     with halting_decoders() as halt:
@@ -43,61 +60,47 @@ def test_a_stream_without_a_completion_fails_with_a_sentence(
     engine: Engine, pieces: tuple[str, ...]
 ) -> None:
     events = engine.run(lambda: iter(pieces))
-    end = end_of(events)
-    assert (end.stop, end.fault) == (StopReason.FAILED, "BackendFailed")
-    assert end.error == "The judge stopped before it had answered."
+    assert_failed(end_of(events), "The judge stopped before it had answered.")
     lengths = tuple(map(len, pieces))
     assert written(events) == Completion("".join(pieces), "failed", pieces=lengths)
     assert list(engine.trace.events()) == events
 
 
-@pytest.mark.parametrize(
-    ("error", "sentence"),
-    [
-        (BackendFailed("The machine is gone."), "The machine is gone."),
-        (
-            ValueError("no such\nmodel in /secret/place/of.bin"),
-            "The judge failed: ValueError: no such model in ….",
-        ),
-        (KeyError(), "The judge failed: KeyError."),
-    ],
-)
+ERRORS = {
+    "The machine is gone.": BackendFailed("The machine is gone."),
+    "The judge failed: ValueError: no such model in ….": ValueError(
+        "no such\nmodel in /secret/place/of.bin"
+    ),
+    "The judge failed: KeyError.": KeyError(),
+}
+
+
+@pytest.mark.parametrize("sentence", ERRORS)
 def test_a_stream_that_raises_keeps_its_text_and_says_why(
-    engine: Engine, error: Exception, sentence: str, caplog: pytest.LogCaptureFixture
+    engine: Engine, sentence: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The text of any error in one line without paths; its traceback is logged."""
-
-    def stream() -> Iterator[str | Completion]:
-        yield "half a re"
-        raise error
-
-    events = engine.run(stream)
-    end = end_of(events)
-    assert (end.stop, end.fault, end.error) == (StopReason.FAILED, "BackendFailed", sentence)
+    error = ERRORS[sentence]
+    events = engine.run(streamed("half a re", 9, error))
+    assert_failed(end_of(events), sentence)
     assert written(events).text == "half a re"
-    assert engine.trace.finished == end
+    assert engine.trace.finished == end_of(events)
     logged = [record.exc_info and record.exc_info[1] for record in caplog.records]
     assert logged == [] if isinstance(error, BackendFailed) else error in logged
 
 
-@pytest.mark.parametrize("odd", [None, 7, b"text", [], Completion(None)])  # type: ignore[arg-type]
-def test_a_stream_of_anything_but_text_ends_the_run(engine: Engine, odd: object) -> None:
-    end = end_of(engine.run(lambda: iter(["half ", odd, Completion("half ")])))  # type: ignore[list-item]
-    assert (end.stop, end.fault) == (StopReason.FAILED, "BackendFailed")
-    said = f"stream gave a {type(odd).__name__}, neither text nor a Completion with text."
-    assert end.error == f"The judge failed: TypeError: {said}"
+ODD: list[Any] = [None, b"text", Completion(None)]  # type: ignore[arg-type]
+UNKEPT: list[dict[str, Any]] = [{"stop": "stop"}, {"seconds": None}, {"pieces": ("a",)}]
 
 
-ODD_COMPLETIONS = [{"stop": "stop"}, {"seconds": None}, {"tokens": None}, {"pieces": ("a",)}]
-
-
-@pytest.mark.parametrize("odd", ODD_COMPLETIONS, ids=str)
-def test_a_completion_that_no_trace_can_hold_ends_the_run(
-    engine: Engine, odd: dict[str, Any]
-) -> None:
-    end = end_of(engine.run(lambda: iter([Completion("half", **odd)])))
+@pytest.mark.parametrize("odd", [*ODD, *(Completion("half", **each) for each in UNKEPT)], ids=repr)
+def test_a_stream_of_what_no_trace_can_hold_ends_the_run(engine: Engine, odd: Any) -> None:
+    end = end_of(engine.run(lambda: iter(["half ", odd, Completion("half ")])))
     assert (end.stop, end.fault) == (StopReason.FAILED, "BackendFailed")
     assert engine.trace.finished == end
+    if getattr(odd, "text", None) is None:
+        said = f"stream gave a {type(odd).__name__}, neither text nor a Completion with text."
+        assert end.error == f"The judge failed: TypeError: {said}"
 
 
 @pytest.mark.parametrize("broken", ["open_conversation", "count_tokens", "stream_batch"])
@@ -113,20 +116,16 @@ def test_a_judge_that_raises_elsewhere_ends_the_run_alike(
         pytest.skip("this engine asks for no batch")
     monkeypatch.setattr(kind, broken, fail)
     end = end_of(engine.start(backend))
-    assert (end.stop, end.error) == (
-        StopReason.FAILED,
-        "The judge failed: ValueError: no such model.",
-    )
+    assert_failed(end, "The judge failed: ValueError: no such model.")
     assert "in fail\n" in caplog.text
 
 
 def test_a_cancelled_stream_keeps_its_text_and_has_no_verdict(engine: Engine) -> None:
-    events = engine.run(
-        lambda: iter([ANSWER[:20], Completion(ANSWER[:20], "cancelled", pieces=(20,))])
-    )
+    half = ANSWER[:20]
+    events = engine.run(lambda: iter([half, Completion(half, "cancelled", pieces=(20,))]))
     end = end_of(events)
     assert (end.stop, end.verdict, end.error) == (StopReason.CANCELLED, None, "")
-    assert written(events).text == ANSWER[:20]
+    assert written(events).text == half
     assert engine.trace.finished == end
 
 
@@ -152,7 +151,7 @@ def test_closing_in_the_middle_of_a_reply_keeps_the_turns_before_it(engine: Engi
     assert backend.closed.is_set(), "the conversation was closed"
 
 
-@pytest.mark.parametrize("count", [-1, 10**400])
+@pytest.mark.parametrize("count", [-1, 10**400], ids=["negative", "too large"])
 def test_a_count_of_tokens_that_cannot_be_is_left_out(engine: Engine, count: int) -> None:
     counts = dict.fromkeys(("prompt_tokens", "reused_tokens", "new_tokens"), count)
     told = Completion(ANSWER, pieces=(len(ANSWER),), **counts)  # type: ignore[arg-type]
@@ -162,25 +161,11 @@ def test_a_count_of_tokens_that_cannot_be_is_left_out(engine: Engine, count: int
     assert engine.trace.finished == events[-1]
 
 
-def streamed(text: str, size: int, error: Exception | None = None) -> Stream:
-    """The text in pieces of that size; then the error, or how it was written."""
-
-    def stream() -> Iterator[str | Completion]:
-        pieces = [text[start : start + size] for start in range(0, len(text), size)]
-        yield from pieces
-        if error is not None:
-            raise error
-        yield Completion(text, pieces=tuple(map(len, pieces)))
-
-    return stream
-
-
-GONE = BackendFailed("The machine is gone.")
+MANY = 66_000  # More pieces than a list of a trace may hold
 LONG_STREAMS = {
-    "a character at a time": streamed(f"<Think>{'so ' * 23_000}</Think>{CALL}", 1),
-    "commas": streamed(f"<Think>{'a,' * 250_000}</Think>{CALL}", 300),
-    "a character at a time, and broken off": streamed("so " * 23_000, 1, GONE),
-    "without end": streamed(f"<Think>{'look ' * 200_000}</Think>{CALL}", 5000),
+    "a character at a time": streamed(f"<Think>{'s' * 3000}</Think>{CALL}", 1),
+    "a character at a time, and broken off": streamed("s" * MANY, 1, BackendFailed("Gone.")),
+    "without end": streamed(f"<Think>{'look,' * 200_000}</Think>{CALL}", 5000),
     "all at once": lambda: iter([Completion("x" * 2_000_000)]),
     "in pieces that do not make it up": lambda: iter([ANSWER[:20], Completion(ANSWER)]),
 }
@@ -190,11 +175,9 @@ LONG_STREAMS = {
 def test_whatever_a_run_wrote_is_read_back_whole(engine: Engine, name: str) -> None:
     """A judge that writes without end is stopped."""
     events = engine.run(LONG_STREAMS[name])
-    kept, ended = (
-        [event for event in found if isinstance(event, Started | TurnEnded | Finished)]
-        for found in (engine.trace.events(), events)
-    )
-    assert kept == ended
+    whole = [event for event in events if isinstance(event, Started | TurnEnded | Finished)]
+    kept = engine.trace.events()
+    assert [event for event in kept if isinstance(event, Started | TurnEnded | Finished)] == whole
     if name == "without end":
         end = end_of(events)
         assert (end.stop, end.fault) == (StopReason.FAILED, "BackendRefused")

@@ -22,41 +22,30 @@ from vrthinker_core.traces import load
 from vrthinker_core.types import StopReason, VideoPair
 from vrthinker_core.types.events import Finished, FramesShown
 
-
-def video(folder: Path) -> Path:
-    return folder / "one.mp4"
+Place = Callable[[Path], Path]
 
 
-def written(name: str, content: bytes) -> Callable[[Path], Path]:
-    def make(folder: Path) -> Path:
-        (folder / name).write_bytes(content)
+def made(name: str, make: Callable[[Path, Path], object]) -> Place:
+    """What `make` puts at that name, given it and its folder."""
+
+    def place(folder: Path) -> Path:
+        make(folder / name, folder)
         return folder / name
 
-    return make
+    return place
+
+
+def written(name: str, content: bytes) -> Place:
+    return made(name, lambda path, _: path.write_bytes(content))
 
 
 def half_a_trace(folder: Path) -> Path:
-    whole = (folder / "earlier.json").read_bytes()
-    (folder / "half.json").write_bytes(whole[: len(whole) // 2])
-    return folder / "half.json"
+    content = (folder / "earlier.json").read_bytes()
+    return written("half.json", content[: len(content) // 2])(folder)
 
 
-def link_to(target: str) -> Callable[[Path], Path]:
-    def make(folder: Path) -> Path:
-        (folder / "link.json").symlink_to(folder / target)
-        return folder / "link.json"
-
-    return make
-
-
-def hard_link(folder: Path) -> Path:
-    os.link(folder / "one.mp4", folder / "again.mp4")
-    return folder / "again.mp4"
-
-
-def fifo(folder: Path) -> Path:
-    os.mkfifo(folder / "pipe")
-    return folder / "pipe"
+def link_to(target: str) -> Place:
+    return made("link.json", lambda path, folder: path.symlink_to(folder / target))
 
 
 def device(folder: Path) -> Path:
@@ -68,9 +57,9 @@ def device(folder: Path) -> Path:
     return folder / "device"
 
 
-PLACES: dict[str, Callable[[Path], Path]] = {
-    "the input video": video,
-    "a hard link to it": hard_link,
+PLACES: dict[str, Place] = {
+    "the input video": lambda folder: folder / "one.mp4",
+    "a hard link to it": made("again.mp4", lambda path, at: path.hardlink_to(at / "one.mp4")),
     "a link to it": link_to("one.mp4"),
     "a link to a trace": link_to("earlier.json"),
     "a link to nothing": link_to("nothing.json"),
@@ -79,17 +68,25 @@ PLACES: dict[str, Callable[[Path], Path]] = {
     "a text": written("thesis.txt", b"A thesis."),
     "an empty file": written("empty.json", b""),
     "a folder": lambda folder: folder,
-    "a FIFO": fifo,
+    "a FIFO": made("pipe", lambda path, _: os.mkfifo(path)),
     "a device": device,
 }
 
 
+@pytest.fixture(scope="module")
+def earlier(clips: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A trace of the videos."""
+    path = tmp_path_factory.mktemp("earlier") / "run.json"
+    list(judge(VideoPair("p", *clips), ScriptedBackend([ANSWER]), trace=path))
+    return path.read_bytes()
+
+
 @pytest.fixture
-def folder(clips: tuple[Path, Path], tmp_path: Path) -> Path:
+def folder(clips: tuple[Path, Path], earlier: bytes, tmp_path: Path) -> Path:
     """A folder with two videos and an earlier trace of them."""
     for clip in clips:
         (tmp_path / clip.name).write_bytes(clip.read_bytes())
-    list(judge(own_pair(tmp_path), ScriptedBackend([ANSWER]), trace=tmp_path / "earlier.json"))
+    (tmp_path / "earlier.json").write_bytes(earlier)
     return tmp_path
 
 
@@ -107,23 +104,17 @@ def listing(folder: Path) -> dict[str, tuple[int, int, int, bytes]]:
     return found
 
 
-@pytest.mark.parametrize("place", [video, half_a_trace])
-def test_the_command_refuses_before_it_opens_a_judge(
-    folder: Path, place: Callable[[Path], Path]
-) -> None:
-    path = place(folder)
+def test_the_command_refuses_before_it_opens_a_judge(folder: Path) -> None:
     before = listing(folder)
-    clips = (folder / "one.mp4", folder / "two.mp4")
-    done = compare(clips, "scripted:no-such-script", "--trace", path)
+    video = folder / "one.mp4"
+    done = compare((video, folder / "two.mp4"), "scripted:no-such-script", "--trace", video)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"{path} exists and is not a trace")
+    assert done.stderr.startswith(f"{video} exists and is not a trace")
     assert listing(folder) == before
 
 
 @pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
-def test_a_run_ends_before_the_judge_is_asked(
-    engine: Engine, folder: Path, place: Callable[[Path], Path]
-) -> None:
+def test_a_run_ends_before_the_judge_is_asked(engine: Engine, folder: Path, place: Place) -> None:
     path = place(folder)
     before = listing(folder)
     engine = replace(engine, pair=own_pair(folder), path=path)
@@ -153,9 +144,8 @@ def test_a_place_that_cannot_be_written_costs_no_run_and_the_record_says_where_i
     spare.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(spare))
     places = {0: folder / place, 1: folder / "second.json"}
-    events = list(
-        judge_many([own_pair(folder)] * 2, ScriptedBackend([ANSWER]), trace_of=places.get)
-    )
+    pairs, backend = [own_pair(folder)] * 2, ScriptedBackend([ANSWER])
+    events = judge_many(pairs, backend, trace_of=places.get)
     ends = [event for _, event in events if isinstance(event, Finished)]
     assert [end.stop for end in ends] == [StopReason.ANSWERED] * 2
     saved = load(next(spare.glob("vr-thinker-*/trace.json")))
@@ -163,42 +153,37 @@ def test_a_place_that_cannot_be_written_costs_no_run_and_the_record_says_where_i
     assert load(places[1]).finished is not None
 
 
-@pytest.mark.parametrize("name", ["new.json", "earlier.json"])
-def test_a_new_file_and_an_earlier_trace_are_written(folder: Path, name: str) -> None:
-    (folder / "script.jsonl").write_text('{"reply": "<Answer>TA=2, MQ=2, VQ=2, OA=2</Answer>"}')
-    clips = (folder / "one.mp4", folder / "two.mp4")
-    done = compare(clips, f"scripted:{folder / 'script.jsonl'}", "--trace", folder / name)
-    assert done.returncode == 0, done.stderr
-    end = load(folder / name).finished
-    assert set(end.verdict.labels.values()) == {2}
+def test_a_new_file_and_an_earlier_trace_are_written(folder: Path) -> None:
+    twos = ANSWER.replace("TA=1, MQ=0, VQ=2, OA=1", "TA=2, MQ=2, VQ=2, OA=2")
+    for name in ("new.json", "earlier.json"):
+        list(judge(own_pair(folder), ScriptedBackend([twos]), trace=folder / name))
+        end = load(folder / name).finished
+        assert set(end.verdict.labels.values()) == {2}
 
 
 def test_a_trace_that_a_killed_run_left_is_replaced(folder: Path) -> None:
-    events = judge(own_pair(folder), ScriptedBackend([ANSWER]), trace=folder / "killed.json")
+    killed = folder / "killed.json"
+    events = judge(own_pair(folder), ScriptedBackend([ANSWER]), trace=killed)
     next(events)
-    unfinished = (folder / "killed.json").read_bytes()
+    unfinished = killed.read_bytes()
     del events
-    (folder / "killed.json").write_bytes(unfinished)
-    assert load(folder / "killed.json").finished is None
-    *_, end = judge(own_pair(folder), ScriptedBackend([ANSWER]), trace=folder / "killed.json")
-    assert load(folder / "killed.json").finished == end
+    killed.write_bytes(unfinished)
+    assert load(killed).finished is None
+    *_, end = judge(own_pair(folder), ScriptedBackend([ANSWER]), trace=killed)
+    assert load(killed).finished == end
 
 
 def test_a_run_in_which_the_judge_wrote_nothing_replaces_no_run_in_which_it_did(
-    folder: Path,
+    folder: Path, earlier: bytes
 ) -> None:
-    earlier = (folder / "earlier.json").read_bytes()
-    missing = VideoPair("p", folder / "no.mp4", folder / "two.mp4")
-    gone = ScriptedBackend([JudgeError("The server is gone.")])
-    for pair, backend, cancelled in (
-        (missing, ScriptedBackend([ANSWER]), False),
-        (own_pair(folder), ScriptedBackend([ANSWER]), True),
-        (own_pair(folder), gone, False),
+    path, pair = folder / "earlier.json", own_pair(folder)
+    for given, backend, stopped in (
+        (replace(pair, first=folder / "no.mp4"), ScriptedBackend([ANSWER]), False),
+        (pair, ScriptedBackend([ANSWER]), True),
+        (pair, ScriptedBackend([JudgeError("The server is gone.")]), False),
     ):
-        path, stopped = folder / "earlier.json", partial(bool, cancelled)
-        end = end_of(judge(pair, backend, trace=path, cancelled=stopped))
+        end = end_of(judge(given, backend, trace=path, cancelled=partial(bool, stopped)))
         assert end.verdict is None
-        assert end.notes == (
-            f"{folder / 'earlier.json'} still holds the earlier run: in this one the judge wrote nothing.",
-        )
-        assert (folder / "earlier.json").read_bytes() == earlier
+        told = f"{path} still holds the earlier run: in this one the judge wrote nothing."
+        assert end.notes == (told,)
+        assert path.read_bytes() == earlier

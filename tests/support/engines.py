@@ -1,4 +1,4 @@
-"""A pair run by each engine: by `judge` alone, or by `judge_many` as the second of three, one by one and in a batch."""
+"""A pair run by each engine: by `judge` alone, or by `judge_many` as the second of two, one by one and in a batch."""
 
 from __future__ import annotations
 
@@ -98,10 +98,8 @@ class Engine:
         if self.pairs == 1:
             yield from judge(self.pair, backend, trace=self.path, cancelled=cancelled)
             return
-        paths = {1: self.path}
-        events = judge_many(
-            [self.pair] * self.pairs, backend, trace_of=paths.get, cancelled=cancelled
-        )
+        pairs, paths = [self.pair] * self.pairs, {1: self.path}
+        events = judge_many(pairs, backend, trace_of=paths.get, cancelled=cancelled)
         with closing(events):  # type: ignore[type-var]
             yield from (event for position, event in events if position == 1)
 
@@ -115,8 +113,8 @@ class Engine:
 
 ENGINES = {
     "judge": (1, OddBackend),
-    "judge_many, one by one": (3, OddBackend),
-    "judge_many, in a batch": (3, OddBatch),
+    "judge_many, one by one": (2, OddBackend),
+    "judge_many, in a batch": (2, OddBatch),
 }
 
 

@@ -9,14 +9,26 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import av
 import numpy as np
 import pytest
 
+from tests.support.slow import slow
+from tests.support.waiting import until
 from tests.video.support.hostile_clips import EVEN, stamped
-from tests.video.support.open_clips import PAIRED, REAL_CLIPS, opened, pixels
-from tests.video.support.write_clips import repeated, rotated, sound_only, write
+from tests.video.support.open_clips import PAIRED, opened, pixels
+from tests.video.support.real_clips import REAL_CLIPS
+from tests.video.support.write_clips import (
+    FFV1,
+    MPEG4,
+    UNEVEN,
+    repeated,
+    rotated,
+    sound_only,
+    write,
+)
 from vrthinker_core.errors import NoCopy, VideoError
 from vrthinker_core.types.frames import Sizing
 from vrthinker_core.video import Limits
@@ -24,32 +36,19 @@ from vrthinker_core.video.browser_copies import playable_copy
 
 MakeClip = Callable[[str], Path]
 
-PLAYABLE = [
-    "B-frames",
-    "one key frame",
-    "variable rate",
-    "rotated",
-    "wide pixels",
-    "VP8",
-    "one frame",
-    "three frames",
-]
+PLAYABLE = ["B-frames", "variable rate", "rotated", "wide pixels", "VP8", "one frame"]
 REMUXED = ["fragments", "cut off", "no duration", "two streams"]
-ENCODED = [
-    "open GOP",
-    "intra refresh",
-    "edit list",
-    "transport stream",
-    "raw stream",
-    "animated GIF",
-    "MPEG-4 in AVI",
-    "MPEG-2 program",
-    "HEVC",
-    "10 bit",
-    "4:4:4",
-    "odd size",
-    "size changes",
-]
+LOOKED_AT = ["HEVC", "MPEG-4 in AVI", "10 bit", "transport stream", "4:4:4"]
+OTHERS = ["open GOP", "edit list", "animated GIF", "odd size", "size changes"]
+SLOW = ["intra refresh", "raw stream", "MPEG-2 program"]
+ENCODED = [*LOOKED_AT, *OTHERS, *(pytest.param(name, marks=slow) for name in SLOW)]
+
+
+@pytest.fixture(scope="module")
+def copy_of(make_clip: MakeClip, tmp_path_factory: pytest.TempPathFactory) -> MakeClip:
+    """Makes the copy of a kind of clip."""
+    folder = tmp_path_factory.mktemp("copies")
+    return lambda name: playable_copy(make_clip(name), folder)
 
 
 def stream(path: Path) -> tuple[str, str | None, int, int]:
@@ -66,9 +65,8 @@ def packets(path: Path) -> list[bytes]:
 def frame_times(path: Path) -> list[tuple[int, float, float]]:
     """Index and interval of every slot's frame, as the judge and the page get them."""
     with opened(path, opening=Sizing("square", 28)) as clip:
-        return [
-            (frame.index, frame.seconds, frame.until) for frame in clip.frames(range(PAIRED.slots))
-        ]
+        frames = clip.frames(range(PAIRED.slots))
+        return [(frame.index, frame.seconds, frame.until) for frame in frames]
 
 
 def assert_same_frame_times(source: Path, copy: Path) -> None:
@@ -88,93 +86,74 @@ def test_a_clip_that_browsers_play_is_not_copied(
 
 @pytest.mark.parametrize("name", REMUXED)
 def test_where_only_the_container_is_wrong_the_packets_are_copied(
-    name: str, make_clip: MakeClip, tmp_path: Path
+    name: str, make_clip: MakeClip, copy_of: MakeClip
 ) -> None:
-    copy = playable_copy(make_clip(name), tmp_path)
-    assert_same_frame_times(make_clip(name), copy)
-    assert packets(copy) == packets(make_clip(name))
-
-
-def test_h264_in_matroska_is_remuxed(tmp_path: Path) -> None:
-    source = write(
-        tmp_path / "film.mkv", 40, pts=[index * 60 + index % 5 * 11 for index in range(40)]
-    )
-    copy = playable_copy(source, tmp_path / "copies")
+    source, copy = make_clip(name), copy_of(name)
     assert_same_frame_times(source, copy)
     assert packets(copy) == packets(source)
-
-
-@pytest.mark.parametrize("name", ENCODED)
-def test_everything_else_is_encoded_anew(name: str, make_clip: MakeClip, tmp_path: Path) -> None:
-    copy = playable_copy(make_clip(name), tmp_path)
-    codec, colours, width, height = stream(copy)
-    assert (codec, colours) == ("h264", "yuv420p")
-    assert width % 2 == height % 2 == 0
-    assert packets(copy) != packets(make_clip(name))
-    assert_same_frame_times(make_clip(name), copy)
-
-
-@pytest.mark.parametrize("name", ["HEVC", "MPEG-4 in AVI", "10 bit", "transport stream", "4:4:4"])
-def test_encoded_frames_look_like_the_original(
-    name: str, make_clip: MakeClip, tmp_path: Path
-) -> None:
-    copy = playable_copy(make_clip(name), tmp_path)
-    with opened(make_clip(name)) as original, opened(copy) as copied:
-        for before, after in zip(
-            original.frames([0, 60, 127]), copied.frames([0, 60, 127]), strict=True
-        ):
-            assert np.abs(pixels(before).astype(int) - pixels(after)).mean() < 8
-
-
-@pytest.mark.parametrize("place", [55, 99])
-def test_a_copy_of_a_clip_with_a_wrong_timestamp_has_the_times_that_the_judge_is_told(
-    place: int, tmp_path: Path
-) -> None:
-    clip = stamped(
-        tmp_path / "clip.webm", write(tmp_path / "even.webm", 100, **EVEN["webm"]), place, 1e5
-    )
-    assert_same_frame_times(clip, playable_copy(clip, tmp_path / "copies"))
 
 
 def test_a_wrong_suffix_is_corrected(make_clip: MakeClip, tmp_path: Path) -> None:
     misnamed = tmp_path / "clip.avi"
     misnamed.write_bytes(make_clip("B-frames").read_bytes())
     copy = playable_copy(misnamed, tmp_path / "copies")
-    assert copy.suffix == ".mp4"
-    assert len(packets(copy)) == 50
+    assert (copy.suffix, len(packets(copy))) == (".mp4", 50)
 
 
-def test_variable_timestamps_are_kept_exactly(tmp_path: Path) -> None:
-    pts = [index * 60 + index % 5 * 11 for index in range(40)]
-    source = write(tmp_path / "uneven.mkv", 40, pts=pts, codec="mpeg4", options={})
+def assert_looks_alike(source: Path, copy: Path) -> None:
+    with opened(source) as original, opened(copy) as copied:
+        before, after = original.frames([0, 60, 127]), copied.frames([0, 60, 127])
+    for one, other in zip(before, after, strict=True):
+        assert np.abs(pixels(one).astype(int) - pixels(other)).mean() < 8
+
+
+@pytest.mark.parametrize("name", ENCODED)
+def test_everything_else_is_encoded_anew(name: str, make_clip: MakeClip, copy_of: MakeClip) -> None:
+    source, copy = make_clip(name), copy_of(name)
+    codec, colours, width, height = stream(copy)
+    assert (codec, colours) == ("h264", "yuv420p")
+    assert width % 2 == height % 2 == 0
+    assert packets(copy) != packets(source)
+    assert_same_frame_times(source, copy)
+    if name in LOOKED_AT:
+        assert_looks_alike(source, copy)
+
+
+@pytest.mark.parametrize("place", [55, 99])
+def test_a_copy_of_a_clip_with_a_wrong_timestamp_has_the_times_that_the_judge_is_told(
+    place: int, tmp_path: Path
+) -> None:
+    even = write(tmp_path / "even.webm", 100, **EVEN["webm"])
+    clip = stamped(tmp_path / "clip.webm", even, place, 1e5)
+    assert_same_frame_times(clip, playable_copy(clip, tmp_path / "copies"))
+
+
+@pytest.mark.parametrize("how", [{}, MPEG4], ids=["copied", "encoded"])
+def test_variable_timestamps_are_kept_exactly(how: dict[str, Any], tmp_path: Path) -> None:
+    source = write(tmp_path / "uneven.mkv", 40, pts=UNEVEN, **how)
     copy = playable_copy(source, tmp_path / "copies")
     with av.open(str(copy)) as container:
-        found = [
-            frame.pts * frame.time_base
-            for frame in container.decode(video=0)
-            if frame.pts is not None and frame.time_base
-        ]
-    assert found == [Fraction(stamp, 1000) for stamp in pts]
+        found = [frame.pts * frame.time_base for frame in container.decode(video=0)]
+    assert found == [Fraction(stamp, 1000) for stamp in UNEVEN]
     assert_same_frame_times(source, copy)
 
 
-@pytest.mark.parametrize(("codec", "options"), [("libx264", None), ("mpeg4", {})])
-def test_rotation_is_kept(codec: str, options: dict[str, str] | None, tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", [{}, MPEG4], ids=["copied", "encoded"])
+def test_rotation_is_kept(how: dict[str, Any], tmp_path: Path) -> None:
     """Copied packets keep the display matrix; encoded frames are rotated already."""
-    upright = write(tmp_path / "upright.mp4", codec=codec, options=options)
+    upright = write(tmp_path / "upright.mp4", **how)
     source = rotated(tmp_path / "turned.mov", upright, 0, 1, -1, 0)
     copy = playable_copy(source, tmp_path / "copies")
-    with opened(source) as original, opened(copy) as copied:
-        (before,), (after,) = original.frames([60]), copied.frames([60])
-    assert (before.width, before.height) == (after.width, after.height) == (64, 96)
-    assert np.abs(pixels(before).astype(int) - pixels(after)).mean() < 8
+    with opened(copy) as copied:
+        assert (copied.info.width, copied.info.height) == (64, 96)
+    assert_looks_alike(source, copy)
 
 
 @pytest.mark.parametrize(
     ("size", "copy_size"),
     [
-        ((2000, 1000), (1280, 640)),
-        ((600, 1600), (480, 1280)),
+        ((1600, 200), (1280, 160)),
+        ((200, 1600), (160, 1280)),
         ((97, 63), (98, 64)),
         ((2, 2), (2, 2)),
     ],
@@ -182,12 +161,12 @@ def test_rotation_is_kept(codec: str, options: dict[str, str] | None, tmp_path: 
 def test_encoded_sizes_are_even_and_limited(
     size: tuple[int, int], copy_size: tuple[int, int], tmp_path: Path
 ) -> None:
-    source = write(tmp_path / "film.mkv", 2, size=size, codec="ffv1", options={})
+    source = write(tmp_path / "film.mkv", 2, size=size, **FFV1)
     assert stream(playable_copy(source, tmp_path))[2:] == copy_size
 
 
 def test_pixels_that_are_not_square_are_made_square(tmp_path: Path) -> None:
-    source = write(tmp_path / "wide.avi", 2, codec="mpeg4", options={}, pixel_aspect=Fraction(4, 3))
+    source = write(tmp_path / "wide.avi", 2, **MPEG4, pixel_aspect=Fraction(4, 3))
     assert stream(playable_copy(source, tmp_path))[2:] == (128, 64)
 
 
@@ -224,24 +203,14 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-def test_a_file_that_is_no_video_is_refused_with_a_sentence(name: str, tmp_path: Path) -> None:
-    source = tmp_path / name
-    source.write_bytes(HOSTILE[name])
-    with pytest.raises(VideoError, match=rf"^{name} .*\.$"):
-        playable_copy(source, tmp_path / "copies")
-    assert list((tmp_path / "copies").glob("*")) == []
-
-
-def test_a_file_with_audio_only_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(VideoError, match=r"^sound\.mp4 holds sound only, no video\.$"):
-        playable_copy(sound_only(tmp_path / "sound.mp4"), tmp_path / "copies")
-
-
-def test_addresses_and_missing_files_are_refused(tmp_path: Path) -> None:
-    for source in (Path("http://127.0.0.1/a.mp4"), tmp_path / "missing.mp4", tmp_path):
-        with pytest.raises(VideoError):
+def test_what_is_no_video_is_refused_with_a_sentence(tmp_path: Path) -> None:
+    for name, content in HOSTILE.items():
+        (tmp_path / name).write_bytes(content)
+    sources = [tmp_path / name for name in HOSTILE] + [sound_only(tmp_path / "sound.mp4")]
+    for source in (*sources, Path("http://127.0.0.1/a.mp4"), tmp_path / "missing.mp4", tmp_path):
+        with pytest.raises(VideoError, match=rf"{source.name} .*\.$"):
             playable_copy(source, tmp_path / "copies")
+    assert list((tmp_path / "copies").glob("*")) == []
 
 
 @pytest.fixture(scope="module")
@@ -254,19 +223,16 @@ def long_clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("limits", "sentence"),
     [
-        (
-            Limits(wall_seconds=1.5),
-            r"^minutes\.ts: decoding took longer than 1\.5 s and was stopped\.$",
-        ),
-        (Limits(cpu_seconds=0.5), r"^minutes\.ts needs more than 0\.5 s of processor time"),
-        (Limits(memory_bytes=60_000_000), r"^minutes\.ts.*(memory|crashed).*\.$"),
+        (Limits(wall_seconds=1), r": decoding took longer than 1 s and was stopped\.$"),
+        (Limits(cpu_seconds=0.5), r" needs more than 0\.5 s of processor time .*\.$"),
+        (Limits(memory_bytes=60_000_000), r".*(memory|crashed).*\.$"),
     ],
     ids=["wall", "cpu", "memory"],
 )
 def test_a_copy_that_passes_a_limit_is_not_made(
     limits: Limits, sentence: str, long_clip: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(NoCopy, match=sentence):
+    with pytest.raises(NoCopy, match=rf"^minutes\.ts{sentence}"):
         playable_copy(long_clip, tmp_path / "copies", limits=limits)
     assert list((tmp_path / "copies").iterdir()) == []
 
@@ -276,9 +242,8 @@ def test_a_worker_that_dies_leaves_no_copy(long_clip: Path, tmp_path: Path) -> N
     before = child_pids()
     with ThreadPoolExecutor(1) as pool:
         copying = pool.submit(playable_copy, long_clip, tmp_path / "copies")
-        while not (started := child_pids() - before):
-            pass
-        os.kill(started.pop(), signal.SIGSEGV)
+        until(lambda: child_pids() - before)
+        os.kill((child_pids() - before).pop(), signal.SIGSEGV)
         assert "SIGSEGV" in str(copying.exception(20))
     assert list((tmp_path / "copies").iterdir()) == []
     assert child_pids() == before
@@ -297,16 +262,15 @@ def test_in_a_folder_that_cannot_be_written_no_copy_is_kept(
         playable_copy(make_clip("HEVC"), tmp_path / "copies")
 
 
-@pytest.mark.parametrize("source", REAL_CLIPS, ids=lambda path: path.name)
+@pytest.mark.parametrize("source", REAL_CLIPS)
 def test_real_clips(source: Path, tmp_path: Path) -> None:
     try:
-        before = frame_times(source)
+        before = np.array(frame_times(source))
     except VideoError:
         with contextlib.suppress(VideoError, NoCopy):
             assert playable_copy(source, tmp_path) is None
         return
-    copy = playable_copy(source, tmp_path)
-    if copy is not None:
-        after = frame_times(copy)
-        assert [moment[0] for moment in after] == [moment[0] for moment in before]
-        assert np.array(after) == pytest.approx(np.array(before), abs=1 / 1000)
+    if (copy := playable_copy(source, tmp_path)) is not None:
+        after = np.array(frame_times(copy))
+        assert list(after[:, 0]) == list(before[:, 0])
+        assert after == pytest.approx(before, abs=1 / 1000)

@@ -1,8 +1,9 @@
-"""A long clip while it is being opened: how far that is, and that it can be broken off."""
+"""A long clip while it is being opened: how far that is, and that it can be broken off, by itself and in a run."""
 
 from __future__ import annotations
 
-import sys
+import gc
+import json
 import threading
 import time
 from collections.abc import Callable
@@ -10,75 +11,57 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from pathlib import Path
 
-import av
-import numpy as np
 import pytest
 
 from tests.support.waiting import until
+from tests.test_cli import call
+from tests.test_judge import ANSWER
 from tests.video.support.open_clips import FIRST, PAIRED, SQUARE, opened
-from tests.video.support.write_clips import repeated, write
-from tests.video.test_decoding_process import run_code
+from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.errors import VideoError
-from vrthinker_core.types import Side
-from vrthinker_core.video import DecoderPool, FramePlan
+from vrthinker_core.judge import judge
+from vrthinker_core.traces import load
+from vrthinker_core.types import Settings, Side, VideoPair
+from vrthinker_core.types.events import Opening, Started, StopReason
+from vrthinker_core.types.frames import ReadMode
+from vrthinker_core.ui.judges import JudgeLoader
+from vrthinker_core.ui.queue import JudgeQueue
+from vrthinker_core.ui.run import BackgroundRun, RunJob, RunState, fold
+from vrthinker_core.ui.view import RunView
+from vrthinker_core.video import DecoderPool, FramePlan, Limits, clip_decoder
 from vrthinker_core.video.clip import ClipOpening
-from vrthinker_core.video.clip_decoder import QUIET_CPU_SECONDS, REPORT_SECONDS, OpeningProgress
+from vrthinker_core.video.clip_decoder import (
+    QUIET_CPU_SECONDS,
+    REPORT_SECONDS,
+    ClipDecoder,
+    OpeningProgress,
+)
+from vrthinker_core.video.limits import CpuBudget
 
 PLAN = FramePlan(PAIRED, SQUARE, SQUARE, frozenset(FIRST))
+MakeClip = Callable[[str], Path]
+Clips = tuple[Path, Path]
 
 
-@pytest.fixture(scope="module")
-def minutes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Ten minutes of 720p: more than can be decoded in a few seconds."""
-    folder = tmp_path_factory.mktemp("long")
-    return repeated(folder / "minutes.ts", write(folder / "second.mp4", 25, size=(1280, 720)), 600)
-
-
-def write_noise(path: Path, frames: int) -> Path:
-    """A clip with one key frame that takes long to decode for its size."""
-    numbers = np.random.default_rng(0)
-    pictures = [
-        av.VideoFrame.from_ndarray(numbers.integers(0, 255, (180, 160), np.uint8), format="yuv420p")
-        for _ in range(4)
-    ]
-    with av.open(str(path), "w") as container:
-        stream = container.add_stream(
-            "libx264", rate=24, options={"preset": "ultrafast", "sc_threshold": "0"}
-        )
-        stream.width, stream.height, stream.pix_fmt, stream.gop_size = 160, 120, "yuv420p", frames
-        for index in range(frames):
-            pictures[index % 4].pts = index
-            container.mux(stream.encode(pictures[index % 4]))
-        container.mux(stream.encode())
-    return path
-
-
-def test_a_long_clip_tells_how_much_of_it_has_been_read(tmp_path: Path) -> None:
-    clip = repeated(tmp_path / "long.ts", write(tmp_path / "second.mp4", 25, size=(320, 240)), 400)
-    opening, told, began = ClipOpening(clip, Side.FIRST, PLAN), [0.0], time.monotonic()
-    with ThreadPoolExecutor(1) as executor:
-        future = executor.submit(opening.open)
-        while not future.done():
-            if opening.share != told[-1]:
-                told.append(opening.share)
-            time.sleep(0.01)
-        future.result().close()
-    assert len(told) > 1
+@pytest.mark.filterwarnings("ignore:unclosed file")  # a decoder's process ends with it
+@pytest.mark.parametrize("read_mode", ["whole", "seek"])
+def test_all_parts_of_the_work_are_told(
+    read_mode: ReadMode, make_clip: MakeClip, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("REPORT_SECONDS", "QUIET_CPU_SECONDS"):
+        monkeypatch.setattr(clip_decoder, name, 0.0)
+    told: list[float] = []
+    path = make_clip("one key frame")
+    budget, progress = CpuBudget(path.name, Limits()), OpeningProgress(told.append)
+    ClipDecoder(path, PLAN, read_mode, budget, progress)
+    gc.collect()
     assert told == sorted(told)
-    assert told[-1] <= 1
-    assert len(told) <= 2 + (time.monotonic() - began) / REPORT_SECONDS
+    assert told[0] < 0.1
+    assert told[-1] > 0.8
+    assert len(set(told)) > 100, "frame after frame"
 
 
-def test_a_clip_that_is_found_by_its_timestamps_tells_it_too(tmp_path: Path) -> None:
-    """It has one key frame: everything before the last frame that is asked for is decoded."""
-    opening = ClipOpening(
-        write_noise(tmp_path / "noise.mp4", 4000), Side.FIRST, PLAN, read_mode="seek"
-    )
-    opening.open().close()
-    assert 0.1 < opening.share < 1, "frames were decoded when it was told last"
-
-
-def test_a_short_clip_tells_nothing(make_clip: Callable[[str], Path]) -> None:
+def test_a_short_clip_tells_nothing(make_clip: MakeClip) -> None:
     opening = ClipOpening(make_clip("B-frames"), Side.FIRST, PLAN)
     opening.open().close()
     assert opening.share == 0
@@ -104,8 +87,8 @@ def test_the_share_never_falls_and_is_told_now_and_then(monkeypatch: pytest.Monk
     assert told == before
 
 
-def test_an_opening_that_is_broken_off_ends_its_process(minutes: Path) -> None:
-    opening = ClipOpening(minutes, Side.FIRST, PLAN)
+def test_an_opening_that_is_broken_off_ends_its_process(make_clip: MakeClip) -> None:
+    opening = ClipOpening(make_clip("endless"), Side.FIRST, PLAN)
     with ThreadPoolExecutor(1) as executor:
         future = executor.submit(opening.open)
         until(lambda: opening.share > 0)
@@ -115,7 +98,7 @@ def test_an_opening_that_is_broken_off_ends_its_process(minutes: Path) -> None:
     assert opening.share < 1
 
 
-def test_an_opening_that_waits_for_room_can_be_broken_off(make_clip: Callable[[str], Path]) -> None:
+def test_an_opening_that_waits_for_room_can_be_broken_off(make_clip: MakeClip) -> None:
     with (
         DecoderPool(max_opening=1) as decoders,
         decoders.opening_slot(),
@@ -123,25 +106,21 @@ def test_an_opening_that_waits_for_room_can_be_broken_off(make_clip: Callable[[s
     ):
         opening = ClipOpening(make_clip("B-frames"), Side.FIRST, PLAN, decoders=decoders)
         future = executor.submit(opening.open)
-        threading.Event().wait(0.2)
-        assert not future.done()
+        assert not wait([future], 0.2).done
         opening.break_off()
         with pytest.raises(VideoError):
             future.result(30)
 
 
-def test_opening_waits_for_a_slot_and_an_open_clip_holds_none(
-    make_clip: Callable[[str], Path],
-) -> None:
+def test_opening_waits_for_a_slot_and_an_open_clip_holds_none(make_clip: MakeClip) -> None:
     with (
         DecoderPool(max_opening=1) as decoders,
         ThreadPoolExecutor(3) as pool,
         ExitStack() as clips,
     ):
+        path = make_clip("B-frames")
         with decoders.opening_slot():
-            opening = [
-                pool.submit(opened, make_clip("B-frames"), decoders=decoders) for _ in range(3)
-            ]
+            opening = [pool.submit(opened, path, decoders=decoders) for _ in range(3)]
             assert not wait(opening, 0.5).done
         for clip in (clips.enter_context(future.result(30)) for future in opening):
             assert len(clip.frames([3, 60])) == 2
@@ -149,9 +128,7 @@ def test_opening_waits_for_a_slot_and_an_open_clip_holds_none(
             assert len(clip.frames([16])) == 1, "an open clip needs no slot"
 
 
-def test_a_file_that_cannot_be_opened_frees_its_slot(
-    make_clip: Callable[[str], Path], tmp_path: Path
-) -> None:
+def test_a_file_that_cannot_be_opened_frees_its_slot(make_clip: MakeClip, tmp_path: Path) -> None:
     broken = tmp_path / "broken.mp4"
     broken.write_bytes(make_clip("B-frames").read_bytes()[:200])
     with DecoderPool(max_opening=1) as decoders:
@@ -170,21 +147,77 @@ def test_both_clips_of_a_pair_open_at_the_same_time_on_any_machine() -> None:
         assert not second.is_alive()
 
 
-FORKED = """
-import os
-from vrthinker_core.video import DecoderPool
+def test_a_run_tells_how_much_of_its_videos_has_been_read(
+    make_clip: MakeClip, clips: Clips, tmp_path: Path
+) -> None:
+    pair, path = VideoPair("p", make_clip("minutes"), clips[1]), tmp_path / "trace.json"
+    events = list(judge(pair, ScriptedBackend([ANSWER]), trace=path))
+    openings = [event for event in events if isinstance(event, Opening)]
+    assert openings
+    assert events[: len(openings)] == openings, "before everything else"
+    assert isinstance(events[len(openings)], Started)
+    first = [event.shares[0] for event in openings]
+    assert first == sorted(first)
+    assert openings[-1].shares[1] == 1, "the short one is open"
+    assert list(load(path).events()) == events[len(openings) :], "no trace keeps them"
+    view = RunView(fold(RunState(), openings[-1]))
+    assert view.status(3.0) == f"Reading video 1 · {int(first[-1] * 100)} % · 3.0 s"
 
-decoders = DecoderPool(max_opening=1)
-with decoders.opening_slot():
-    if os.fork() == 0:
-        with decoders.opening_slot():
-            os._exit(7)
-    print(os.waitstatus_to_exitcode(os.wait()[1]))
-"""
+
+def test_a_run_that_is_stopped_while_it_reads_ends_there(
+    make_clip: MakeClip, clips: Clips, tmp_path: Path
+) -> None:
+    told: list[object] = []
+    pair, trace = VideoPair("p", clips[0], make_clip("endless")), tmp_path / "trace.json"
+    stopped = lambda: bool(told)  # noqa: E731
+    for event in judge(pair, ScriptedBackend([ANSWER]), cancelled=stopped, trace=trace):
+        told.append(event)
+    assert isinstance(told[0], Opening)
+    started, finished = told[-2:]
+    assert started.clips == (None, None), "it did not wait for them"
+    assert (finished.stop, finished.error, finished.verdict) == (StopReason.CANCELLED, "", None)
+    assert load(trace).finished == finished
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="forks are made elsewhere")
-def test_a_fork_does_not_wait_for_the_slots_of_its_parent() -> None:
-    """As on ZeroGPU, where each request is served by a fork of the server."""
-    run = run_code(FORKED)
-    assert run.stdout.split() == ["7"]
+def test_leaving_a_run_while_it_reads_ends_its_processes(make_clip: MakeClip, clips: Clips) -> None:
+    events = judge(VideoPair("p", make_clip("endless"), clips[0]), ScriptedBackend([ANSWER]))
+    assert isinstance(next(events), Opening)
+    began = time.monotonic()
+    events.close()
+    assert time.monotonic() - began < 15, (
+        "the rest of the clip takes longer than its limit of processor time"
+    )
+
+
+def test_the_page_says_what_is_being_read_and_stop_works_meanwhile(
+    make_clip: MakeClip, clips: Clips, tmp_path: Path
+) -> None:
+    judges = JudgeLoader({"script": lambda: ScriptedBackend([ANSWER])})
+    pair, trace = VideoPair("p", clips[0], make_clip("endless")), tmp_path / "trace.json"
+    job = RunJob(pair, Settings(), trace, tmp_path / "stop", "script")
+    queue = JudgeQueue()
+    run = BackgroundRun(job, judges.run_job, queue)
+    try:
+        run.start()
+        until(lambda: "Reading video 2 · " in RunView(run.state).status(run.seconds, run.pace))
+        run.stop()
+        state = run.state
+        assert state.finished.stop is StopReason.CANCELLED
+        assert RunView(state).status(run.seconds).startswith("Stopped before the first turn")
+        assert run.join(15), "the judge is free again"
+        assert queue.counts() == (0, 0)
+    finally:
+        judges.close()
+
+
+def test_compare_says_it_on_standard_error(
+    make_clip: MakeClip, clips: Clips, tmp_path: Path
+) -> None:
+    script = tmp_path / "script.jsonl"
+    script.write_text(json.dumps({"reply": ANSWER}))
+    options = ("--prompt", "p", "--judge", f"scripted:{script}", "--json")
+    status, printed, told = call("compare", make_clip("minutes"), clips[1], *options)
+    assert status == 0, told
+    assert json.loads(printed) == {"TA": 1, "MQ": 0, "VQ": 2, "OA": 1}
+    assert told.startswith("Reading video 1 · ")
+    assert told.splitlines()[0].endswith(" %")

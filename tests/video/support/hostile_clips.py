@@ -10,11 +10,11 @@ from typing import Any
 import av
 import numpy as np
 
-from tests.video.support.write_clips import FAST_VP9, H264, packets, write, x264
+from tests.video.support.write_clips import AV1, FAST_VP8, VP9, packets, write, x264
 
 EVEN: dict[str, dict[str, Any]] = {
-    "mp4": {"options": x264("bframes=0:scenecut=0")},
-    "webm": {"codec": "libvpx-vp9", "options": FAST_VP9},
+    "mp4": x264("bframes=0:scenecut=0"),
+    "webm": VP9,
 }
 _KEY = "00112233445566778899aabbccddeeff"
 ENCRYPTED = {
@@ -51,12 +51,8 @@ def copy_packets(
 
 def latin_1(folder: Path, suffix: str) -> Path:
     """A title that is not UTF-8."""
-    how: dict[str, Any] = (
-        {"codec": "libvpx", "options": {"cpu-used": "8"}} if suffix == "webm" else {}
-    )
-    return copy_packets(
-        folder / f"latin 1.{suffix}", write(folder / f"utf 8.{suffix}", **how), title="Café"
-    )
+    source = write(folder / f"utf 8.{suffix}", **FAST_VP8 if suffix == "webm" else {})
+    return copy_packets(folder / f"latin 1.{suffix}", source, title="Café")
 
 
 def swapped(path: Path, source: Path, gop: int) -> Path:
@@ -64,14 +60,9 @@ def swapped(path: Path, source: Path, gop: int) -> Path:
     opened, found = packets(source)
     opened.close()
     length = (found[0].duration or 1) * gop
-    return copy_packets(
-        path,
-        source,
-        [
-            p.pts + (length if n // gop % 2 else -length if n >= gop else 0)
-            for n, p in enumerate(found)
-        ],
-    )
+    shifts = (length if n // gop % 2 else -length if n >= gop else 0 for n in range(len(found)))
+    pts = [packet.pts + shift for packet, shift in zip(found, shifts, strict=True)]
+    return copy_packets(path, source, pts)
 
 
 def stamped(path: Path, source: Path, frame: int, place: float) -> Path:
@@ -117,13 +108,13 @@ def motion_jpeg_2000(path: Path) -> Path:
 
 def avif_sequence(path: Path) -> Path:
     """A sequence of pictures that calls itself, as many do, a still picture first and a sequence second."""
-    content = write(path, 20, codec="libsvtav1", options={"preset": "12"}).read_bytes()
+    content = write(path, 20, **AV1).read_bytes()
     path.write_bytes(content.replace(b"ftypavis", b"ftypavif", 1))
     return path
 
 
-def _damaged(folder: Path, name: str, options: dict[str, str], every: int, part: float) -> Path:
-    source = write(folder / f"whole {name}.mp4", 120, size=(320, 240), options=options)
+def _damaged(folder: Path, name: str, how: dict[str, Any], every: int, part: float) -> Path:
+    source = write(folder / f"whole {name}.mp4", 120, size=(160, 120), **how)
     return noisy(folder / f"damaged {name}.mp4", source, every, part)
 
 
@@ -135,7 +126,7 @@ HOSTILE: dict[str, Callable[[Path], Path]] = {
     **{
         f"swapped key frames, {end}": lambda to, end=end: swapped(
             to / f"swapped.{end}",
-            write(to / f"ordered.{end}", 720, gop=60, options=x264("scenecut=0")),
+            write(to / f"ordered.{end}", 720, gop=60, **x264("scenecut=0")),
             60,
         )
         for end in ("mp4", "mkv")
@@ -152,7 +143,7 @@ HOSTILE: dict[str, Callable[[Path], Path]] = {
     },
     "lost slices": lambda to: _damaged(to, "slices", x264("slices=4"), 4, 0.2),
     "lost halves": lambda to: _damaged(to, "halves", x264("bframes=3:keyint=30"), 3, 0.5),
-    "lost ends": lambda to: _damaged(to, "ends", H264, 5, 0.9),
+    "lost ends": lambda to: _damaged(to, "ends", {}, 5, 0.9),
     "encrypted MP4": lambda to: copy_packets(
         to / "encrypted.mp4", write(to / "clear.mp4"), options=ENCRYPTED
     ),

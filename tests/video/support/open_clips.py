@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -19,11 +18,6 @@ CONCAT = Grid(48, "even")
 NATIVE = Sizing("native")
 SQUARE = Sizing("square", 448)
 FIRST = (16, 48, 80, 112)
-REAL_CLIPS = (
-    sorted(path for path in Path(os.environ["VRT_CLIPS"]).iterdir() if path.suffix != ".json")
-    if "VRT_CLIPS" in os.environ
-    else []
-)
 
 
 @cache

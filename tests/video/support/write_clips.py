@@ -16,12 +16,29 @@ import numpy as np
 
 Picture = np.ndarray[Any, np.dtype[np.uint8]]
 H264 = {"preset": "veryfast", "threads": "1"}
-FAST_VP9 = {"cpu-used": "8", "deadline": "realtime"}
+_VPX = {"cpu-used": "8", "deadline": "realtime", "auto-alt-ref": "0"}
+# Encodings for `write`
+HEVC: dict[str, Any] = {
+    "codec": "libx265",
+    "options": {"preset": "ultrafast", "x265-params": "log-level=none:pools=1"},
+}
+VP8: dict[str, Any] = {
+    "codec": "libvpx",
+    "options": {"auto-alt-ref": "1", "lag-in-frames": "16", "cpu-used": "8"},
+}
+FAST_VP8: dict[str, Any] = {"codec": "libvpx", "options": _VPX}
+VP9: dict[str, Any] = {"codec": "libvpx-vp9", "options": _VPX}
+AV1: dict[str, Any] = {"codec": "libsvtav1", "options": {"preset": "12"}}
+FFV1: dict[str, Any] = {"codec": "ffv1", "options": {}}
+MPEG4: dict[str, Any] = {"codec": "mpeg4", "options": {}}
+FRAGMENTS = {"container": {"movflags": "frag_keyframe+empty_moov+default_base_moof"}}
+UNEVEN = [index * 60 + index % 5 * 11 for index in range(40)]
+"""When the frames of a clip of variable rate are shown, in thousandths of a second."""
 
 
-def x264(params: str) -> dict[str, str]:
-    """Options with parameters of the encoder's own."""
-    return {**H264, "x264-params": params}
+def x264(params: str) -> dict[str, Any]:
+    """An encoding with parameters of the encoder's own."""
+    return {"options": {**H264, "x264-params": params}}
 
 
 def numbered_picture(index: int, width: int = 96, height: int = 64) -> Picture:
@@ -66,11 +83,8 @@ def write(path: Path, frames: int = 50, **encoding: Any) -> Path:
         stream: Any = output.add_stream(
             how.codec, rate=how.rate, options=H264 if how.options is None else how.options
         )
-        stream.width, stream.height, stream.pix_fmt, stream.gop_size = (
-            *how.size,
-            how.pix_fmt,
-            how.gop,
-        )
+        stream.width, stream.height = how.size
+        stream.pix_fmt, stream.gop_size = how.pix_fmt, how.gop
         if how.pts is not None:
             stream.time_base = stream.codec_context.time_base = Fraction(1, 1000)
         if how.pixel_aspect is not None:
@@ -112,22 +126,15 @@ def repeated(path: Path, source: Path, times: int) -> Path:
     """A long clip, made quickly: the packets of a short one `times` times, each time from a key frame."""
     opened, found = packets(source)
     length = sum(packet.duration for packet in found)
-    data = [
-        (bytes(packet), packet.pts, packet.dts, packet.is_keyframe, packet.duration)
-        for packet in found
-    ]
+    data = [(bytes(p), p.pts, p.dts, p.is_keyframe, p.duration) for p in found]
     with opened, av.open(str(path), "w") as output:
         stream = output.add_stream_from_template(opened.streams.video[0])
         for turn in range(times):
             for content, pts, dts, key, duration in data:
                 packet = av.Packet(content)
                 packet.stream, packet.time_base = stream, found[0].time_base
-                packet.pts, packet.dts, packet.duration = (
-                    pts + turn * length,
-                    dts + turn * length,
-                    duration,
-                )
-                packet.is_keyframe = key
+                packet.pts, packet.dts = pts + turn * length, dts + turn * length
+                packet.duration, packet.is_keyframe = duration, key
                 output.mux(packet)
     return path
 
@@ -166,17 +173,20 @@ def damaged(path: Path, source: Path, packet: int) -> Path:
     return path
 
 
+def _silence(output: Any, seconds: float) -> list[Any]:
+    """Packets of a stream of sound that is added to a file."""
+    sound = output.add_stream("libopus", rate=48000)
+    sound.layout = "mono"
+    samples = np.zeros((1, int(48000 * seconds)), np.float32)
+    frame = av.AudioFrame.from_ndarray(samples, format="fltp", layout="mono")
+    frame.sample_rate, frame.pts, frame.time_base = 48000, 0, Fraction(1, 48000)
+    return [*sound.encode(frame), *sound.encode()]
+
+
 def sound_only(path: Path) -> Path:
     """Half a second of sound in an MP4."""
     with av.open(str(path), "w") as output:
-        stream: Any = output.add_stream("aac", rate=16000)
-        stream.layout = "mono"
-        frame = av.AudioFrame.from_ndarray(
-            np.zeros((1, 8000), np.float32), format="fltp", layout="mono"
-        )
-        frame.sample_rate = 16000
-        output.mux(stream.encode(frame))
-        output.mux(stream.encode())
+        output.mux(_silence(output, 0.5))
     return path
 
 
@@ -185,19 +195,10 @@ def with_sound(path: Path, source: Path, seconds: float, **how: Any) -> Path:
     opened, found = packets(source)
     with opened, av.open(str(path), "w", **how) as output:
         video = output.add_stream_from_template(opened.streams.video[0])
-        sound: Any = output.add_stream("libopus", rate=48000)
-        sound.layout = "mono"
-        frame = av.AudioFrame.from_ndarray(
-            np.zeros((1, int(48000 * seconds)), np.float32), format="fltp", layout="mono"
-        )
-        frame.sample_rate, frame.pts, frame.time_base = 48000, 0, Fraction(1, 48000)
-        both = [*sound.encode(frame), *sound.encode()]
+        sound = _silence(output, seconds)
         for packet in found:
             packet.stream = video
-        for packet in sorted(
-            [*found, *both], key=lambda packet: (packet.dts or 0) * packet.time_base
-        ):
-            output.mux(packet)
+        output.mux(sorted([*found, *sound], key=lambda each: (each.dts or 0) * each.time_base))
     return path
 
 
@@ -211,13 +212,8 @@ def two_streams(path: Path, small: tuple[int, int], large: tuple[int, int]) -> P
             streams.append(stream)
         for index in range(12):
             for stream in streams:
-                output.mux(
-                    stream.encode(
-                        av.VideoFrame.from_ndarray(
-                            numbered_picture(index, stream.width, stream.height), format="rgb24"
-                        )
-                    )
-                )
+                picture = numbered_picture(index, stream.width, stream.height)
+                output.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
         for stream in streams:
             output.mux(stream.encode())
     return path
@@ -236,60 +232,39 @@ def cat(path: Path, *sources: Path) -> Path:
     return path
 
 
+_PLAIN: dict[str, tuple[str, int, dict[str, Any]]] = {
+    "B-frames": ("plain.mp4", 50, {}),
+    "open GOP": ("open gop.mp4", 90, x264("open-gop=1:bframes=3:keyint=15:scenecut=0")),
+    "intra refresh": ("refresh.mkv", 90, x264("intra-refresh=1:keyint=20")),
+    "one key frame": ("one key.mp4", 200, {"gop": 1000, **x264("scenecut=0")}),
+    "variable rate": ("vfr.mp4", 40, {"pts": UNEVEN}),
+    "wide pixels": ("wide.mp4", 50, {"pixel_aspect": Fraction(4, 3)}),
+    "transport stream": ("stream.ts", 50, {}),
+    "fragments": ("fragments.mp4", 50, FRAGMENTS),
+    "no duration": ("live.webm", 50, {**VP9, "unseekable": True, "format": "webm"}),
+    "unfinished AVI": ("live.avi", 50, {**MPEG4, "unseekable": True, "format": "avi"}),
+    "raw stream": ("raw.264", 50, {"format": "h264"}),
+    "animated GIF": ("moving.gif", 20, {"codec": "gif", "pix_fmt": "rgb8", "options": {}}),
+    "MPEG-4 in AVI": ("old.avi", 50, {"codec": "mpeg4", "options": {"bf": "2"}}),
+    "MPEG-2 program": ("old.mpg", 50, {"codec": "mpeg2video", "options": {}}),
+    "HEVC": ("hevc.mp4", 50, HEVC),
+    "VP8": ("old.webm", 50, VP8),
+    "10 bit": ("deep.mkv", 50, {"pix_fmt": "yuv420p10le"}),
+    "4:4:4": ("full.mp4", 50, {"pix_fmt": "yuv444p"}),
+    "alpha": ("alpha.webm", 50, {**VP9, "pix_fmt": "yuva420p"}),
+    "odd size": ("odd.mkv", 50, {**FFV1, "size": (97, 63)}),
+    "one frame": ("single.mp4", 1, {}),
+    "three frames": ("three.mp4", 3, {}),
+}
+if "libsvtav1" in av.codecs_available:
+    _PLAIN["AV1"] = ("new.mp4", 50, AV1)
 KINDS: dict[str, Callable[[Path], Path]] = {
-    "B-frames": lambda to: write(to / "plain.mp4"),
-    "open GOP": lambda to: write(
-        to / "open gop.mp4", 90, options=x264("open-gop=1:bframes=3:keyint=15:scenecut=0")
-    ),
-    "intra refresh": lambda to: write(
-        to / "refresh.mkv", 90, options=x264("intra-refresh=1:keyint=20")
-    ),
-    "one key frame": lambda to: write(
-        to / "one key.mp4", 200, gop=1000, options=x264("scenecut=0")
-    ),
-    "variable rate": lambda to: write(
-        to / "vfr.mp4", 40, pts=[index * 60 + index % 5 * 11 for index in range(40)]
-    ),
+    **{
+        kind: lambda to, name=name, frames=frames, how=how: write(to / name, frames, **how)
+        for kind, (name, frames, how) in _PLAIN.items()
+    },
     "edit list": lambda to: trimmed(to / "trimmed.mp4", write(to / "whole.mp4"), 17),
     "rotated": lambda to: rotated(to / "turned.mp4", write(to / "unturned.mp4"), 0, 1, -1, 0),
-    "wide pixels": lambda to: write(to / "wide.mp4", pixel_aspect=Fraction(4, 3)),
-    "transport stream": lambda to: write(to / "stream.ts"),
-    "fragments": lambda to: write(
-        to / "fragments.mp4", container={"movflags": "frag_keyframe+empty_moov+default_base_moof"}
-    ),
-    "no duration": lambda to: write(
-        to / "live.webm", codec="libvpx-vp9", options=FAST_VP9, unseekable=True, format="webm"
-    ),
-    "unfinished AVI": lambda to: write(
-        to / "live.avi", codec="mpeg4", options={}, unseekable=True, format="avi"
-    ),
-    "raw stream": lambda to: write(to / "raw.264", format="h264"),
-    "animated GIF": lambda to: write(
-        to / "moving.gif", 20, codec="gif", pix_fmt="rgb8", options={}
-    ),
-    "MPEG-4 in AVI": lambda to: write(to / "old.avi", codec="mpeg4", options={"bf": "2"}),
-    "MPEG-2 program": lambda to: write(to / "old.mpg", codec="mpeg2video", options={}),
-    "HEVC": lambda to: write(
-        to / "hevc.mp4",
-        codec="libx265",
-        options={"preset": "ultrafast", "x265-params": "log-level=none:pools=1"},
-    ),
-    "VP8": lambda to: write(
-        to / "old.webm",
-        codec="libvpx",
-        options={"auto-alt-ref": "1", "lag-in-frames": "16", "cpu-used": "8"},
-    ),
-    "10 bit": lambda to: write(to / "deep.mkv", pix_fmt="yuv420p10le"),
-    "4:4:4": lambda to: write(to / "full.mp4", pix_fmt="yuv444p"),
-    "alpha": lambda to: write(
-        to / "alpha.webm",
-        codec="libvpx-vp9",
-        pix_fmt="yuva420p",
-        options={**FAST_VP9, "auto-alt-ref": "0"},
-    ),
-    "odd size": lambda to: write(to / "odd.mkv", size=(97, 63), codec="ffv1", options={}),
-    "one frame": lambda to: write(to / "single.mp4", 1),
-    "three frames": lambda to: write(to / "three.mp4", 3),
     "two streams": lambda to: two_streams(to / "two.mp4", (64, 48), (128, 96)),
     "size changes": lambda to: cat(
         to / "grows.264", write(to / "a.264", 9), write(to / "b.264", 9, size=(128, 96))
@@ -298,5 +273,3 @@ KINDS: dict[str, Callable[[Path], Path]] = {
     "cut off": lambda to: truncated(to / "cut.mkv", write(to / "uncut.mkv"), 0.6),
     "long": lambda to: repeated(to / "long.mp4", write(to / "short.mp4"), 12),
 }
-if "libsvtav1" in av.codecs_available:
-    KINDS["AV1"] = lambda to: write(to / "new.mp4", codec="libsvtav1", options={"preset": "12"})
