@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import av
 from PIL import Image
@@ -48,9 +48,7 @@ SHOW = f"""(at) => {{ Object.assign(VRThinker.PACE, {json.dumps(PACE)});
 def main() -> None:
     """Record all of them."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--out", type=Path, default=ASSETS / "intro", help="folder of the recordings"
-    )
+    parser.add_argument("--out", type=Path, default=ASSETS / "intro", help="their folder")
     out: Path = parser.parse_args().out
     out.mkdir(parents=True, exist_ok=True)
     view = RunView.of(load(EXAMPLE / "trace.json")).page(inline_image)
@@ -64,12 +62,12 @@ def main() -> None:
         print(path, path.stat().st_size)
 
 
-def pictures(chromium: Browser, scheme: str, view: Json) -> Iterator[tuple[bytes, int]]:
+def pictures(
+    chromium: Browser, scheme: Literal["light", "dark"], view: Json
+) -> Iterator[tuple[bytes, int]]:
     """PNGs and for how many pictures each stands: the newest words, and at the end the verdict."""
-    context = chromium.new_context(
-        viewport={"width": WIDTH, "height": HEIGHT},
-        color_scheme="dark" if scheme == "dark" else "light",
-    )
+    size = {"width": WIDTH, "height": HEIGHT}
+    context = chromium.new_context(viewport=size, color_scheme=scheme)
     page: Page = context.new_page()
     page.set_content(PAGE.format(style=joined("run.css"), script=joined(*VIEW, "live.js")))
     page.evaluate(

@@ -1,178 +1,139 @@
-"""python -m tests.screens --out DIR
+"""python -m tests.screens --out DIR [--width 1440 --width 1024]
 
-Screenshots of the page in every state, 1280 and 390 pixels wide, light and dark: DIR/WIDTH-SCHEME-STATE.png.
+Screenshots of the page in every state, light and dark, 1280 and 390 pixels wide or as asked: DIR/WIDTH-SCHEME-STATE.png.
 """
 
 from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import Page, expect
 
-from tests.benchmarks.tools.metrics import scripted_server
 from tests.support.browser import started
 from tests.support.small_clips import write_clip
-from tests.ui.conftest import DESKTOP, PHONE, Server
+from tests.ui.conftest import DESKTOP, PHONE, Server, write_script
 from tests.ui.support import steps
 from tests.ui.support.saved_examples import ANSWER, PROMPT, SCRIPT, ask, write_example
 
-SIZES: dict[str, dict[str, Any]] = {"1280": DESKTOP, "390": PHONE}
+CALM = {"reduced_motion": "reduce"}
+SIZES: dict[str, dict[str, Any]] = {
+    "1440": {**steps.SCREENS["1440"], **CALM},
+    "1280": DESKTOP,
+    "1024": {**steps.SCREENS["1024"], **CALM},
+    "390": PHONE,
+}
 ENDLESS = "<Think>" + "The block glides on, and nothing else in the picture moves. " * 4000
+REPLIES = {"usual": SCRIPT, "endless": (ENDLESS,), "unreadable": ("Hm. I would not know.",)}
 
 
-@dataclass(frozen=True)
-class Servers:
-    """Servers that differ in what their scripted judge replies, and two clips to upload."""
+class Stage:
+    """A fresh page, servers by what their scripted judge replies, and two clips to upload."""
 
-    usual: Server
-    endless: Server
-    unreadable: Server
-    clips: tuple[Path, Path]
+    def __init__(self, page: Page, servers: dict[str, str], clips: tuple[Path, Path]) -> None:
+        self.page, self.servers, self.clips = page, servers, clips
+
+    def open(self, server: str = "usual") -> None:
+        self.page.goto(self.servers[server])
+        steps.wait_for_judge(self.page)
+
+    def start(self, server: str = "usual", prompt: str = PROMPT) -> None:
+        self.open(server)
+        steps.start(self.page, self.clips, prompt)
+
+    def run_endless(self) -> None:
+        self.start("endless")
+        expect(self.page.locator(".vrt-text p").first).to_contain_text("nothing else")
+
+    def queue(self) -> None:
+        """Wait behind another visitor's comparison."""
+        Stage(self.page.context.new_page(), self.servers, self.clips).run_endless()
+        self.start("endless")
+
+    def replay(self) -> None:
+        self.open()
+        steps.show_example(self.page)
+        steps.look(self.page, 6)
+        self.page.keyboard.press("Escape")
+
+    def show_messages(self) -> None:
+        expect(steps.exact_messages(steps.turns(self.page).first).first).to_be_visible()
+
+
+Step = Callable[[Stage], object]
+
+
+def on_page(step: Callable[..., object], *args: object) -> Step:
+    return lambda stage: step(stage.page, *args)
+
+
+STATES: dict[str, tuple[Step, ...]] = {
+    "empty": (Stage.open,),
+    "settings": (Stage.open, on_page(steps.open_settings)),
+    "running": (Stage.run_endless,),
+    "stopped": (Stage.run_endless, on_page(steps.stop)),
+    "queued": (Stage.queue, on_page(steps.wait_for, "You are second")),
+    "finished": (Stage.start, on_page(steps.wait_until_over)),
+    "unreadable": (
+        lambda stage: stage.start("unreadable"),
+        on_page(steps.wait_for, "Ended|Failed|Finished"),
+    ),
+    "refused": (lambda stage: stage.start(prompt=""), on_page(steps.wait_for, "prompt is empty")),
+    "replaying": (Stage.replay,),
+    "frames": (Stage.replay, on_page(steps.tab, "All frames")),
+    "messages": (Stage.replay, Stage.show_messages),
+    "saving": (Stage.replay, on_page(steps.link)),
+}
+"""Steps that bring a fresh page into each state."""
 
 
 def main() -> None:
     """Take all screenshots."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder for the screenshots")
-    out: Path = parser.parse_args().out
-    out.mkdir(parents=True, exist_ok=True)
+    parser.add_argument("--width", action="append", choices=SIZES, help="pixels, once or more")
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
     expect.set_options(timeout=60_000)
-    with (
-        started() as chromium,
-        tempfile.TemporaryDirectory() as name,
-        start_servers(Path(name)) as servers,
-    ):
-        for size, scheme, state in product(SIZES, ("light", "dark"), STATES):
+    with started() as chromium, tempfile.TemporaryDirectory() as name, serving(Path(name)) as at:
+        clips = (
+            write_clip(Path(name) / "one.mp4"),
+            write_clip(Path(name) / "two.mp4", frames=30, hue=80),
+        )
+        sizes = options.width or ["1280", "390"]
+        for size, scheme, state in product(sizes, ("light", "dark"), STATES):
             context = chromium.new_context(**SIZES[size], color_scheme=scheme)
             page = context.new_page()
-            STATES[state](page, servers)
+            stage = Stage(page, at, clips)
+            for step in STATES[state]:
+                step(stage)
             page.wait_for_timeout(300)
-            path = out / f"{size}-{scheme}-{state}.png"
+            path = options.out / f"{size}-{scheme}-{state}.png"
             page.screenshot(path=path, full_page=True)
             context.close()
             print(path, flush=True)
 
 
 @contextmanager
-def start_servers(folder: Path) -> Iterator[Servers]:
-    """All servers that the states need, with three examples each; stopped at the end."""
+def serving(folder: Path) -> Iterator[dict[str, str]]:
+    """Give the addresses of servers with three examples each; they are stopped at the end."""
     examples, script = folder / "examples", (ask(10, 30, 60, 90), ask(*range(50, 72, 2)), ANSWER)
     for name, hue in (("a-block", 20), ("b-block", 50), ("c-block", 80)):
         write_example(examples / name, script, hue=hue)
-    clips = write_clip(folder / "one.mp4"), write_clip(folder / "two.mp4", frames=30, hue=80)
-    with ExitStack() as stack:
-
-        def serve(replies: Sequence[str], pause: float) -> Server:
-            home = Path(tempfile.mkdtemp(dir=folder))
-            server = scripted_server(home, replies, pause, "--examples", str(examples))
-            return stack.enter_context(server)
-
-        unreadable = serve(("Hm. I would not know.",), 0)
-        yield Servers(serve(SCRIPT, 0.002), serve((ENDLESS,), 0.02), unreadable, clips)
-
-
-# -- states --------------------------------------------------------------------------------------------------------------
-
-
-def empty(page: Page, servers: Servers) -> None:
-    """The page as it opens."""
-    _open(page, servers.usual)
-
-
-def settings(page: Page, servers: Servers) -> None:
-    """The settings, expanded."""
-    _open(page, servers.usual)
-    steps.open_settings(page)
-
-
-def running(page: Page, servers: Servers) -> None:
-    """The judge is writing."""
-    _start(page, servers.endless, servers)
-    expect(page.locator(".vrt-text p").first).to_contain_text("nothing else")
-
-
-def stopped(page: Page, servers: Servers) -> None:
-    """Stopped while the judge was writing."""
-    running(page, servers)
-    steps.stop(page)
-
-
-def queued(page: Page, servers: Servers) -> None:
-    """In the queue, behind another visitor's comparison."""
-    running(page.context.new_page(), servers)
-    _start(page, servers.endless, servers)
-    steps.wait_for(page, "You are second")
-
-
-def finished(page: Page, servers: Servers) -> None:
-    """Finished with a verdict."""
-    _start(page, servers.usual, servers)
-    steps.wait_until_over(page)
-
-
-def unreadable(page: Page, servers: Servers) -> None:
-    """Ended without a verdict: no reply can be read."""
-    _start(page, servers.unreadable, servers)
-    steps.wait_for(page, "Ended|Failed|Finished")
-
-
-def refused(page: Page, servers: Servers) -> None:
-    """Refused: the prompt is missing."""
-    _start(page, servers.usual, servers, prompt="")
-    steps.wait_for(page, "prompt is empty")
-
-
-def replaying(page: Page, servers: Servers) -> None:
-    """A replayed example."""
-    _open(page, servers.usual)
-    steps.show_example(page)
-    steps.look(page, 6)
-    page.keyboard.press("Escape")
-
-
-def frames(page: Page, servers: Servers) -> None:
-    """All frames of an example, in their tab."""
-    replaying(page, servers)
-    steps.tab(page, "All frames")
-    expect(page.locator("#frames img").first).to_be_visible()
-
-
-def messages(page: Page, servers: Servers) -> None:
-    """The exact messages of a turn of an example."""
-    replaying(page, servers)
-    expect(steps.exact_messages(steps.turns(page).first).first).to_be_visible()
-
-
-def saving(page: Page, servers: Servers) -> None:
-    """A link to an example, in the menu beside its headline."""
-    replaying(page, servers)
-    steps.link(page)
-
-
-STATES: dict[str, Callable[[Page, Servers], None]] = {
-    state.__name__: state
-    for state in (
-        empty, settings, running, stopped, queued, finished, unreadable, refused, replaying, frames, messages, saving,
-    )
-}  # fmt: skip
-"""Each brings a fresh page into a state."""
-
-
-def _open(page: Page, server: Server) -> None:
-    page.goto(server.url)
-    steps.wait_for_judge(page)
-
-
-def _start(page: Page, server: Server, servers: Servers, prompt: str = PROMPT) -> None:
-    _open(page, server)
-    steps.start(page, servers.clips, prompt)
+    addresses = dict[str, str]()
+    with ExitStack() as running:
+        for name, replies in REPLIES.items():
+            (home := folder / name).mkdir()
+            judge = write_script(home / "script.jsonl", replies, protocol="paired", pause=0.02)
+            server = Server(home, judge, "--examples", str(examples), forked=True)
+            running.callback(server.stop)
+            addresses[name] = server.url
+        yield addresses
 
 
 if __name__ == "__main__":

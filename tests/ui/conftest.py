@@ -8,7 +8,7 @@ import socket
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import resources
 from pathlib import Path
 from shutil import copytree
@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.support.app_process import fork_app, is_alive, start_app
-from tests.support.waiting import PATIENCE_MS, PATIENCE_S
+from tests.support.waiting import PATIENCE_MS, PATIENCE_S, until
 from tests.ui.support.saved_examples import ENDLESS, SCRIPT, ask, write_example
 from vrthinker_core.types import Settings, Trace
 from vrthinker_core.ui.routes import render_report
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext, Page
+    from playwright.sync_api import Browser, BrowserContext, Page, Request
 
 ROOT = Path(__file__).resolve().parents[2]
 DESKTOP = {"viewport": {"width": 1280, "height": 900}, "reduced_motion": "reduce"}
@@ -53,11 +53,7 @@ class Server:
         forked: bool = False,
     ) -> None:
         self.folder, self.log = folder, folder / "server.log"
-        self._environment = {
-            **os.environ,
-            "TMPDIR": str(folder),
-            **(variables or {}),
-        }
+        self._environment = {**os.environ, "TMPDIR": str(folder), **(variables or {})}
         self._start_app = fork_app if forked else start_app
         # no test waits for the run of another
         self._options = ["--judge", judge, "--after-leaving", "0", *options]
@@ -75,16 +71,14 @@ class Server:
         self._start()
 
     def _wait(self) -> None:
-        end = time.monotonic() + PATIENCE_S
-        while time.monotonic() < end:
+        def answers() -> bool:
             assert is_alive(self.process), self.log.read_text()
-            try:
+            with suppress(OSError):
                 urllib.request.urlopen(self.url, timeout=PATIENCE_S).close()
-            except OSError:
-                time.sleep(0.25)
-            else:
-                return
-        raise AssertionError(f"the server did not start: {self.log.read_text()}")
+                return True
+            return bool(time.sleep(0.25))
+
+        until(answers)
 
     def stop(self) -> None:
         if is_alive(self.process):
@@ -111,14 +105,8 @@ def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve]:
 
     def start(replies: Sequence[str], *chosen: str, **options: object) -> Server:
         folder = tmp_path_factory.mktemp("server")
-        running.append(
-            Server(
-                folder,
-                write_script(folder / "script.jsonl", replies, **options),
-                *chosen,
-                forked=True,
-            )
-        )
+        judge = write_script(folder / "script.jsonl", replies, **options)
+        running.append(Server(folder, judge, *chosen, forked=True))
         return running[-1]
 
     yield start
@@ -225,18 +213,17 @@ def new_page(contexts: Callable[..., BrowserContext]) -> Iterator[Callable[..., 
     pages: list[Page] = []
     errors: list[str] = []
 
+    def keep_foreign(request: Request) -> None:
+        if not is_local(request.url):
+            errors.append(f"a request left: {request.url}")
+
     def start(**options: Any) -> Page:
         page = contexts(len(pages), **options).new_page()
         page.add_init_script(KEEP_SAID)
         pages.append(page)
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.on("dialog", lambda dialog: errors.append(f"a script ran: {dialog.message}"))
-        page.on(
-            "request",
-            lambda request: (
-                None if is_local(request.url) else errors.append(f"a request left: {request.url}")
-            ),
-        )
+        page.on("request", keep_foreign)
         return page
 
     yield start

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.ui.support import drawn_results, steps
-from tests.ui.support.browsing import PHONE, Locator, Open, Page, Serve, Server, expect, opened
+from tests.ui.support.browsing import PHONE, Locator, Page, Serve, Server, expect, opened
 from tests.ui.support.handmade_runs import THINK, three_turns
 
 HOSTILE = "<img src=x onerror=alert(1)> ${alert(2)} {{value}}"
@@ -71,12 +71,10 @@ def test_filters_search_and_pages(listed: Page, axe: str) -> None:
     expect(further).to_be_focused()  # though there is no further page
     press(page, "Disagrees overall")
     expect_rows(page, "2 of 50 rows", 1, 2)
-    expect(steps.button(page, "Flips when swapped")).to_be_disabled()
     press(page, "Disagrees overall")
     chip = press(page, "Failed")
     expect_rows(page, "1 of 50 rows", 7)
     expect(page.locator(".vrt-row-error")).to_have_text("There is no file a.mp4.")
-    expect(page.locator(".vrt-open-row")).to_have_count(0)
     page.get_by_role("searchbox").fill("onerror")
     expect(chip).to_contain_text("0")
     chip.press("Enter")
@@ -85,39 +83,38 @@ def test_filters_search_and_pages(listed: Page, axe: str) -> None:
     expect(page.locator(".vrt-open-row [dir=auto]")).to_have_text(HOSTILE)
     page.locator(".vrt-open-row").click()
     expect_row(page, "Row 8 · 1 of 1")
+    steps.tab(page, "Evaluation")
+    page.get_by_role("searchbox").fill("")
+    expect_the_row_that_was_opened_in_the_list(page)
 
 
-def test_a_row_opens_with_its_videos_and_leads_on(listed: Page, open_page: Open) -> None:
+def expect_the_row_that_was_opened_in_the_list(page: Page) -> None:
+    row = page.locator(".vrt-rows > li").nth(29)
+    row.locator(".vrt-open-row").click()
+    expect_row(page, "Row 30 · 30 of ")
+    expect(steps.headline(page)).to_be_in_viewport()
+    steps.tab(page, "Evaluation")
+    expect(row).to_be_in_viewport(ratio=0.9)
+    expect(row.locator("[aria-current=true]")).to_have_count(1)
+
+
+def test_a_row_opens_with_its_videos_and_leads_on(listed: Page) -> None:
     page, differing = listed, listed.locator(".vrt-run-bar .vrt-label-differs")
     page.locator(".vrt-open-row").first.click()
     expect_row(page, "Row 1 · 1 of 50 · Left · Right")
     expect(page).to_have_url(re.compile(r"\?trace=row-first$"))
     expect(differing).to_have_text(["1", "2"])
     expect(differing.first).to_have_css("outline-style", "solid")  # seen in forced colours, too
-    visitor = open_page(page.url)
     press(page, "Next row")
     expect_row(page, "Row 2 · 2 of 50")
     expect(page.locator("#first .vrt-still img")).to_be_visible()
     assert steps.video_files(page) == ["", ""]
     page.go_back()
-    for each in (page, visitor):
-        expect_row(each, "Row 1 · 1 of 50")
-        expect(each.locator("#second video")).to_be_visible()
-        names = [Path(file).name for file in steps.video_files(each)]
-        assert names == ["first.mp4", "second.mp4"]
+    expect_row(page, "Row 1 · 1 of 50")
+    expect(page.locator("#second video")).to_be_visible()
+    assert [Path(file).name for file in steps.video_files(page)] == ["first.mp4", "second.mp4"]
     page.go_back()
     expect(page.locator(".vrt-run-bar")).to_be_hidden()
-
-
-@opened(desktop={}, phone=PHONE)
-def test_who_comes_back_to_the_list_sees_the_row_that_was_opened(listed: Page) -> None:
-    page, row = listed, listed.locator(".vrt-rows > li").nth(29)
-    row.locator(".vrt-open-row").click()
-    expect_row(page, "Row 30 · 30 of 50")
-    expect(steps.headline(page)).to_be_in_viewport()
-    steps.tab(page, "Evaluation")
-    expect(row).to_be_in_viewport(ratio=0.9)
-    expect(row.locator("[aria-current=true]")).to_have_count(1)
 
 
 @opened(phone=PHONE)
@@ -136,8 +133,6 @@ def test_new_rows_come_with_a_refresh_and_fit_a_phone(listed: Page, folder: Path
     expect_row(page, f"Row {new} · 1 of 1")
     page.set_viewport_size({"width": 320, "height": 640})
     assert steps.fits(page)
-    for name in ("Thinking", "Evaluation"):
-        expect(page.get_by_role("tab", name=name).first).to_be_in_viewport(ratio=0.98)
 
 
 def pick(page: Page, *rows: int) -> None:
@@ -169,10 +164,8 @@ def test_rows_of_one_prompt_stand_side_by_side(listed: Page) -> None:
     first, *_, last = side_by_side(page, 1, 3, 4, 6)
     expect(first.get_by_role("img", name="wrong")).to_have_count(1)
     expect(last.get_by_role("img", name="right", exact=True)).to_have_count(4)
-    for part in ("by hand, grpo, step 5", "4 of 4 labels right"):
-        expect(last).to_contain_text(part)
-    said = ("What stood out in turn 1.", "#10 #30 #60 #90", "in turn 3.")
-    for part in ("rollouts/grpo-step-00000-sample-0.json", THINK.strip(), *said):
+    expect(last).to_contain_text("4 of 4 labels right")
+    for part in ("rollouts/grpo-step-00000-sample-0.json", THINK.strip(), "#10 #30 #60 #90"):
         expect(first).to_contain_text(part)
     expect(first.locator(".vrt-tile")).to_have_count(14)
     tops = "all => new Set(all.map((node) => node.getBoundingClientRect().top)).size"
@@ -183,25 +176,24 @@ def test_rows_of_one_prompt_stand_side_by_side(listed: Page) -> None:
     first, last = side_by_side(page, 2, 8)  # in the order of the list
     expect(first).to_contain_text("token limit")
     expect(last).not_to_contain_text("labels right")
-    expect(last.locator(".vrt-row-labels tr").nth(1).locator("td")).to_have_text(["–"] * 4)
+    page.keyboard.press("Escape")
+    press(page, "Clear")
+    pick_and_open_by_keyboard(page)
 
 
-@opened("training")
-def test_the_keyboard_is_enough_and_four_rows_are_the_most(listed: Page) -> None:
+def pick_and_open_by_keyboard(page: Page) -> None:
     """Space picks a row and Enter opens; Escape gives the focus back, from a closer look first."""
-    page, dialog, rows = listed, listed.get_by_role("dialog"), (1, 2, 3, 4)
+    rows = (1, 2, 3, 4)
     for row in (1, 5):
         box(page, row).press("Space")
     tile = side_by_side(page, 1, 5, by=box(page, 5))[1].locator(".vrt-tile").nth(1)
     tile.press("Enter")
     expect(page.locator(".vrt-closer h2")).to_have_text("#48 · turn 1")
-    expect(page.locator(".vrt-closer .vrt-note")).to_contain_text("open this row alone")
     page.keyboard.press("Escape")
     expect(tile).to_be_focused()
     page.keyboard.press("Escape")
     expect(box(page, 5)).to_be_focused()
     press(page, "Clear")
-    expect(box(page, 1)).to_be_focused()
     pick(page, *rows)
     box(page, 5).click()
     expect(box(page, 5)).not_to_be_checked()
@@ -212,10 +204,10 @@ def test_the_keyboard_is_enough_and_four_rows_are_the_most(listed: Page) -> None
     steps.tab(page, "Evaluation")
     side_by_side(page, *rows)
     page.go_back()
-    expect(dialog).to_have_count(0)
+    expect(page.get_by_role("dialog")).to_have_count(0)
 
 
-@opened("training", dark={"color_scheme": "dark"}, phone=PHONE)
+@opened("training", phone=PHONE, also={"dark": {"color_scheme": "dark"}})
 def test_text_stays_text_and_everybody_can_read_it(listed: Page, axe: str) -> None:
     page = listed
     pick(page, 1, 7)

@@ -1,12 +1,24 @@
-"""Your runs: after a reload, a restart of the server and deletion, and the settings of a run."""
+"""Your runs: left and come back to, after a restart, deleted; answers that come late are not the last."""
 
 import re
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from tests.support.waiting import until
 from tests.ui.support import handmade_runs, steps
-from tests.ui.support.browsing import Clips, Open, Page, Serve, Server, expect, write_script
+from tests.ui.support.browsing import (
+    Clips,
+    Open,
+    Page,
+    Route,
+    Serve,
+    Server,
+    expect,
+    write_script,
+)
+from tests.ui.support.held_stream import HeldAnswer, hold_when, open_held, release, wait_until_held
 from tests.ui.support.saved_examples import ENDLESS, PROMPT
 
 
@@ -14,10 +26,13 @@ from tests.ui.support.saved_examples import ENDLESS, PROMPT
 def server(serve: Serve, examples: Path, tmp_path_factory: pytest.TempPathFactory) -> Server:
     """A server with two judges, of which one writes without end and the other takes its time."""
     file = tmp_path_factory.mktemp("judges") / "slow.jsonl"
-    long = f"<Think>{'on and on ' * 60}</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
+    long = f"<Think>{'on and on ' * 40}</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
     options = ("--judge", write_script(file, [long], protocol="paired", pause=0.03))
     options += ("--examples", str(examples), "--after-leaving", "300")
-    return serve([ENDLESS], *options, protocol="paired", pause=0.03)
+    return serve([ENDLESS], *options, protocol="paired", pause=0.05)
+
+
+# -- runs of a visitor ----------------------------------------------------------------------------
 
 
 def open_run(page: Page, outcome: str) -> None:
@@ -45,10 +60,9 @@ def leave_and_come_back(page: Page) -> None:
 def delete_by_keyboard(page: Page) -> None:
     steps.tab(page, "History")
     page.locator(".vrt-open-run").focus()
-    for keys, focused in (("Tab Enter Enter", "Delete this run"), ("Enter Tab", "Delete it")):
-        for key in keys.split():  # at first it is kept
-            page.keyboard.press(key)
-        expect(steps.button(page, focused)).to_be_focused()
+    for key in ("Tab", "Enter", "Enter", "Enter", "Tab"):  # at first it is kept
+        page.keyboard.press(key)
+    expect(steps.button(page, "Delete it")).to_be_focused()
     page.keyboard.press("Enter")
     expect(page.locator(".vrt-none")).to_be_visible()
     expect(page.locator("#history").get_by_text("Deleted.")).to_be_focused()
@@ -65,21 +79,16 @@ def test_no_run_is_lost(page: Page, open_page: Open, server: Server, clips: Clip
     open_run(page, "Stopped")  # as it was, whatever has become of the inputs
     expect(page.locator("#prompt textarea")).to_have_value(PROMPT)
     expect(page.locator("#second video")).to_be_visible()
-    shared, stranger = steps.link(page), open_page(address)  # in a browser of its own
-    steps.wait_for(stranger, "gone, or belongs to another visitor")
-    before = server.url
-    assert stranger.request.delete(f"{before}history/{address[-24:]}").json()["runs"] == []
+    shared, before = steps.link(page), server.url
     server.restart()
-    for visitor, place in ((page, address), (stranger, shared)):
-        visitor.goto(place.replace(before, server.url))
+    page.goto(address.replace(before, server.url))
+    stranger = open_page(shared.replace(before, server.url))  # in a browser of its own
+    for visitor in (page, stranger):
         expect(steps.headline(visitor)).to_contain_text("the run was stopped")
         expect(visitor.locator(".vrt-tile")).to_have_count(4)
         assert all(steps.video_files(visitor))
-    address = page.url
     delete_by_keyboard(page)
     expect(page).to_have_url(server.url)  # which a reload shows
-    page.goto(address)
-    steps.wait_for(page, "is gone")
     stranger.reload()  # the link has ended, too
     steps.wait_for(stranger, "was deleted")
 
@@ -87,6 +96,7 @@ def test_no_run_is_lost(page: Page, open_page: Open, server: Server, clips: Clip
 def begin_slow(page: Page, clips: Clips) -> str:
     """Begin a run of the slow judge, of at most three turns; returns where the page was."""
     home = page.url
+    steps.wait_for_judge(page)
     steps.open_settings(page, more=True)
     steps.choose_judge(page, "slow")
     steps.choose(page, "max_turns", "3")
@@ -148,3 +158,72 @@ def test_settings_go_with_their_run(page: Page, clips: Clips, tmp_path: Path) ->
     steps.choose(page, "max_turns", "4")
     steps.show_example(page)
     expect_form(page, "slow", "4")  # a choice for the next run
+
+
+def test_leaving_stops_the_judge(endless: Server, open_page: Open, clips: Clips) -> None:
+    for leave in (Page.close, steps.stop):
+        page = open_page(endless.url)
+        steps.begin(page, clips)  # nobody waits for a run that was left
+        leave(page)
+
+
+# -- what comes late ------------------------------------------------------------------------------
+
+
+def test_the_last_of_the_browsers_steps_counts(page: Page, server: Server, clips: Clips) -> None:
+    """Videos on their way take no place of an opened run either."""
+    for number, name in enumerate(("a-block", "b-block")):
+        steps.show_example(page, number)
+        expect(page).to_have_url(f"{server.url}?trace={name}")
+    answer = HeldAnswer(page, "a-block")
+    page.go_back()
+    answer.wait()
+    page.go_back()
+    expect(page).to_have_url(server.url)
+    answer.release()
+    expect(steps.turns(page)).to_have_count(0)
+    expect(page.locator("#second video")).to_have_count(0)
+    expect(page).to_have_url(server.url)
+    page.unroute_all()
+    answer = HeldAnswer(page, "a-block")
+    page.go_forward()
+    answer.wait()
+    page.go_back()
+    page.go_forward()
+    answer.release()
+    expect(steps.turns(page)).to_have_count(2)
+    expect(page).to_have_url(f"{server.url}?trace=a-block")
+    page.unroute_all()
+    uploads = list[Route]()
+    page.route("**/gradio_api/upload?*", lambda route: uploads.append(route))
+    steps.clear(page, "first")
+    steps.put(page, "first", clips[0])
+    until(lambda: page.wait_for_timeout(20) or uploads)
+    steps.show_example(page, 1)
+    with suppress(Exception):  # the page has left it
+        uploads[0].continue_()
+    assert steps.stays(page, lambda: [steps.video_files(page), steps.status(page)], 1000)
+    assert steps.status(page).startswith("Recorded run")
+    expect(steps.changed(page)).to_be_hidden()
+
+
+def test_late_words_are_not_the_last(server: Server, new_page: Open, clips: Clips) -> None:
+    page, ends = open_held(new_page, server.url), "text.includes('close_stream')"
+    hold_when(page)  # from the first word on the first upload on
+    steps.fill(page, clips)
+    page.wait_for_function(f"heldStream.held.some(([text]) => {ends})")
+    with page.expect_response("**/queue/join*"):
+        page.locator("#go").click()
+    release(page)
+    steps.wait_for(page, "writing")
+    hold_when(page)
+    wait_until_held(page, 2)
+    page.locator("#stop").press("Enter")
+    steps.wait_for(page, "^Stopped")
+    release(page)
+    assert steps.stays(page, lambda: steps.status(page))
+    expect(steps.headline(page)).to_contain_text("the run was stopped")
+    expect(page.locator("#go")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("#stop")).to_be_focused()
+    steps.stop(page)

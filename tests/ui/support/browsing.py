@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
+from tests.support.slow import slow
 from tests.ui.conftest import (
     PHONE as PHONE,
     Clips as Clips,
@@ -22,7 +23,14 @@ expect = api.expect
 Open = Callable[..., Page]
 
 
-def opened(of: str = "server", **screens: dict[str, Any]) -> pytest.MarkDecorator:
-    """Let the fixture `page` show the page of the server in the fixture `of`, once on each of these screens."""
-    pages = [(of, screen) for screen in screens.values()] or [(of, {})]
-    return pytest.mark.parametrize("page", pages, ids=list(screens) or [of], indirect=True)
+def opened(
+    of: str = "server",
+    *,
+    also: Mapping[str, dict[str, Any]] | None = None,
+    **screens: dict[str, Any],
+) -> pytest.MarkDecorator:
+    """Let `page` show the page of the server in the fixture `of` on each of these screens, and slowly on those `also`."""
+    pages = [pytest.param((of, screen), id=name) for name, screen in screens.items()]
+    pages = pages or [pytest.param((of, {}), id=of)]
+    pages += [pytest.param((of, each), id=name, marks=slow) for name, each in (also or {}).items()]
+    return pytest.mark.parametrize("page", pages, indirect=True)

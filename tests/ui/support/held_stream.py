@@ -17,8 +17,10 @@ SCRIPT = """() => {
         for (busy = true; stream.held.length && !stream.holding; ) {
             stream.held.shift()[1]();
             if (!stream.reached) continue;
-            await drawn();
-            stream.holding = stream.holding || Boolean(stream.reached());
+            do {
+                await drawn();
+                stream.holding = stream.holding || Boolean(stream.reached?.());
+            } while (!stream.holding && window.VRThinker?.trace?.held);
         }
         busy = false;
     };

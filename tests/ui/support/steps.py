@@ -20,10 +20,10 @@ SCREENS: dict[str, dict[str, Any]] = {
     "1024": {"viewport": {"width": 1024, "height": 768}},
     "390": {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True},
 }
-SCHEMES: dict[str, dict[str, Any]] = {
-    "light": {"color_scheme": "light"},
-    "dark": {"color_scheme": "dark"},
-}
+WIDE = {"1440": SCREENS["1440"]}
+SMALLER = {name: screen for name, screen in SCREENS.items() if name not in WIDE}
+LIGHT: dict[str, dict[str, Any]] = {"light": {"color_scheme": "light"}}
+DARK: dict[str, dict[str, Any]] = {"dark": {"color_scheme": "dark"}}
 IN_VIEW = """(node) => {
     const box = node.getBoundingClientRect();
     const line = document.querySelector("#rail .vrt-line");
@@ -32,9 +32,6 @@ IN_VIEW = """(node) => {
     return box.height > 0 && box.top >= top - 1 && box.bottom <= innerHeight + 1;
 }"""
 """Whether all of a part is in the window, and none of it below the rail where that stays."""
-
-
-# -- players and prompt ---------------------------------------------------------------------------
 
 
 def wait_until_playable(page: Page, side: str) -> None:
@@ -70,9 +67,9 @@ def fill(page: Page, clips: Clips, prompt: str = PROMPT) -> None:
 
 
 def video_files(page: Page) -> list[str]:
-    return page.evaluate(
-        "['first', 'second'].map(name => (document.querySelector(`#${name} video`)?.src || '').split('/').slice(-2).join('/'))"
-    )
+    """The last two parts of the address of each player's video."""
+    read = "side => document.querySelector(`#${side} video`)?.src ?? ''"
+    return ["/".join(page.evaluate(read, side).split("/")[-2:]) for side in SIDES]
 
 
 def both(page: Page, read: str) -> list[Any]:
@@ -85,9 +82,6 @@ def both(page: Page, read: str) -> list[Any]:
 def moment(page: Page) -> str:
     """What the rail says of the moment that both players show."""
     return page.locator(".vrt-time").inner_text()
-
-
-# -- runs -----------------------------------------------------------------------------------------
 
 
 def status(page: Page) -> str:
@@ -103,9 +97,7 @@ def wait_for(page: Page, pattern: str) -> None:
     """Until the page's status line says that, and what it says of is shown."""
     end = time.monotonic() + PATIENCE_S
     while not re.search(pattern, said := status(page)):
-        assert time.monotonic() < end, (
-            f"not within {PATIENCE_S} s: {pattern!r}; the page says {said!r}"
-        )
+        assert time.monotonic() < end, f"{pattern!r} does not come; the page says {said!r}"
         page.wait_for_timeout(30)
     page.wait_for_function("!VRThinker.trace.held")
 
@@ -201,10 +193,8 @@ def turns(page: Page) -> Locator:
 
 def stills(page: Page) -> list[str | None]:
     """The picture that each player shows in place of a video; None where it shows none."""
-    return page.evaluate("""() => ["first", "second"].map((name) => {
-        const still = document.querySelector(`#${name} .vrt-still`);
-        return still?.checkVisibility() ? still.querySelector("img").getAttribute("src") : null;
-    })""")
+    stills = [page.locator(f"#{side} .vrt-still") for side in SIDES]
+    return [one.locator("img").get_attribute("src") if one.is_visible() else None for one in stills]
 
 
 def tile_pictures(page: Page) -> dict[int, list[str]]:
@@ -229,9 +219,6 @@ def look(page: Page, position: int = 0, part: str = "#trace") -> Locator:
 def trace_text(page: Page) -> str:
     """The whole text of the trace, without the progress that Gradio lays over it, unseen, while an event goes on."""
     return page.locator("#trace .html-container").inner_text()
-
-
-# -- buttons, tabs, saved runs and settings -------------------------------------------------------
 
 
 def button(place: Page | Locator, name: str, *, exact: bool = False) -> Locator:
@@ -328,8 +315,8 @@ def exact_messages(turn: Locator) -> Locator:
 
 
 def open_settings(page: Page, more: bool = False) -> None:
-    parts = {"#settings": "#swap", **({"#more-settings": "#temperature"} if more else {})}
-    for part, field in parts.items():
+    parts = [("#settings", "#swap"), ("#more-settings", "#temperature")]
+    for part, field in parts[: 2 if more else 1]:
         page.locator(f"{part} button").first.click()
         expect(page.locator(f"{field} input")).to_be_visible()
 
@@ -341,7 +328,9 @@ def judge_row(page: Page, title: str) -> Locator:
 
 
 def choose_judge(page: Page, title: str) -> None:
-    page.locator(".vrt-judge-chip").click()
+    chip = page.locator(".vrt-judge-chip")
+    expect(chip).to_contain_text("Judge: ")  # the server has said which there are
+    chip.click()
     button(judge_row(page, title), title).click()
     expect(page.get_by_role("dialog")).to_be_hidden()
 
@@ -349,21 +338,6 @@ def choose_judge(page: Page, title: str) -> None:
 def choose(page: Page, name: str, value: str) -> None:
     page.locator(f"#{name} input").click()
     page.get_by_role("option", name=value, exact=True).click()
-
-
-def write_setting(page: Page, name: str, text: str) -> None:
-    """Type a value. Gradio lays a part that was just opened out once more, and then forgets what was typed into it before."""
-    field = page.locator(f"#{name} input")
-
-    def is_kept() -> bool:
-        field.fill(text)
-        field.press("Tab")
-        return stays(page, lambda: field.input_value() == text, 100)
-
-    until(is_kept)
-
-
-# -- what is seen ---------------------------------------------------------------------------------
 
 
 def wait_until_in_view(*parts: Locator) -> None:
@@ -412,11 +386,7 @@ def stays(page: Page, read: Callable[[], object], milliseconds: int = 500) -> bo
 
 
 def serious_violations(page: Page, axe: str) -> list[str]:
-    page.evaluate(axe)
+    page.evaluate(f"window.axe || {axe}")
     found = page.evaluate("axe.run().then(({ violations }) => violations)")
-    return [
-        f"{violation['id']}: {node['html'][:200]}"
-        for violation in found
-        if violation["impact"] in ("serious", "critical")
-        for node in violation["nodes"]
-    ]
+    serious = [each for each in found if each["impact"] in ("serious", "critical")]
+    return [f"{each['id']}: {node['html'][:200]}" for each in serious for node in each["nodes"]]

@@ -1,0 +1,339 @@
+"""Choosing a judge, with a visitor's key too, and settings; what a judge said, and what it cannot judge."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import app_process
+from tests.support.fake_hosts import KEY, openai_host
+from tests.support.faulty_server import FaultyServer
+from tests.ui.support import handmade_runs, steps
+from tests.ui.support.browsing import (
+    Clips,
+    Locator,
+    Page,
+    Serve,
+    Server,
+    expect,
+    opened,
+    write_script,
+)
+from tests.ui.support.saved_examples import ANSWER, ENDLESS
+from vrthinker_core.__about__ import ASSETS
+from vrthinker_core.backends.hosted import HOSTS
+
+SECOND = {"reply": "<Answer>TA=2, MQ=2, VQ=2, OA=2</Answer>", "protocol": "paired"}
+FIRST_WINS, SECOND_WINS = "Video 1 is better overall", "Video 2 is better overall"
+
+
+def chip(page: Page) -> Locator:
+    return page.locator(".vrt-judge-chip span").first
+
+
+def use_in_dialog(page: Page, name: str) -> None:
+    steps.button(steps.judge_row(page, name), name).click()
+    expect(page.get_by_role("dialog")).to_be_hidden()
+
+
+# -- a visitor's key ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def host() -> Iterator[FaultyServer]:
+    with openai_host() as server:
+        yield server
+
+
+def run_beside(url: str, *told: Any) -> None:
+    """Run the app in a process where OpenAI is at this address."""
+    HOSTS["openai"] = replace(HOSTS["openai"], url=url)
+    app_process._run_app(*told)
+
+
+@pytest.fixture(scope="module")
+def beside_host(tmp_path_factory: pytest.TempPathFactory, host: FaultyServer) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("chooser")
+    script = write_script(folder / "script.jsonl", [ANSWER], protocol="paired")
+    variables = {"HF_HOME": str(folder / "hub")}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(app_process, "_run_app", partial(run_beside, host.url))
+        server = Server(folder, script, "--judge", "nano", variables=variables, forked=True)
+    yield server
+    server.stop()
+
+
+def open_dialog(page: Page) -> Locator:
+    page.locator(".vrt-judge-chip").click()
+    expect(page.get_by_role("dialog").get_by_role("heading", name="OpenAI")).to_be_visible()
+    return page.get_by_role("dialog")
+
+
+def key_field(page: Page) -> Locator:
+    return steps.judge_row(page, "OpenAI").get_by_label("Key, OpenAI", exact=True)
+
+
+def use_key(page: Page, key: str) -> None:
+    steps.judge_row(page, "OpenAI").get_by_label("Model, OpenAI").fill("gpt-5.2")
+    key_field(page).fill(key)
+    key_field(page).press("Enter")
+
+
+def expect_five_facts_of_each_judge(page: Page, axe: str) -> Locator:
+    """In a dialog that fits a phone and gives the focus back."""
+    size, dialog = page.viewport_size, open_dialog(page)
+    for row in ("Demo judge", "script", "OpenAI", "Gemini", "OpenRouter", "Hugging Face"):
+        expect(steps.judge_row(page, row).locator(".vrt-judge-facts li")).to_have_count(5)
+    assert not steps.serious_violations(page, axe)
+    assert steps.fits_a_phone(page)
+    assert dialog.evaluate("node => node.scrollWidth <= node.clientWidth")
+    page.set_viewport_size(size)
+    page.keyboard.press("Escape")
+    expect(page.locator(".vrt-judge-chip")).to_be_focused()
+    return open_dialog(page)
+
+
+@opened("beside_host")
+def test_a_key_reaches_its_host_and_nothing_else(
+    page: Page, beside_host: Server, host: FaultyServer, clips: Clips, axe: str, tmp_path: Path
+) -> None:
+    answers, log = list[str](), beside_host.log
+
+    def keep(response: object) -> None:
+        with suppress(Exception):  # some answers have no body, or none any more
+            answers.append(response.text())  # type: ignore[attr-defined]
+
+    page.on("requestfinished", lambda request: keep(request.response()))
+    dialog = expect_five_facts_of_each_judge(page, axe)
+    use_key(page, "sk-wrong-0123456789")
+    expect(dialog.get_by_role("alert")).to_contain_text("does not accept the key in the field Key")
+    expect(key_field(page)).to_have_value("")
+    use_key(page, KEY)
+    expect(dialog).to_be_hidden()
+    expect(page.locator(".vrt-judge-chip")).to_be_focused()
+    expect(chip(page)).to_have_text("Judge: gpt-5.2")
+    steps.compare(page, clips)
+    assert host.keys[-1] == f"Bearer {KEY}"
+    saved = steps.saved(page, tmp_path / "trace.json").read_text()
+    report = steps.saved(page, tmp_path / "report.html", "Report (.html)").read_text()
+    steps.link(page)
+    steps.tab(page, "History")
+    expect(page.locator(".vrt-runs b").first).to_be_visible()
+    kept = "JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie])"
+    seen = [saved, report, page.evaluate(kept), page.content(), page.url, log.read_text(), *answers]
+    assert len(answers) > 20
+    assert not [each[:200] for each in seen if KEY in each]
+    files = [path for path in beside_host.folder.rglob("*") if path.is_file()]
+    assert any(path.name == "trace.json" for path in files)
+    assert not [path for path in files if KEY.encode() in path.read_bytes()]
+    open_dialog(page)
+    expect(key_field(page)).to_be_hidden()
+    steps.button(dialog, "Forget key").click()
+    expect(key_field(page)).to_be_visible()
+    expect(chip(page)).to_have_text("Judge: script")
+
+
+# -- judges and settings of the server ------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def pipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The script of a judge, which is not read before it is written."""
+    os.mkfifo(path := tmp_path_factory.mktemp("pipe") / "slow.jsonl")
+    return path
+
+
+@pytest.fixture(scope="module")
+def server(serve: Serve, pipe: Path) -> Server:
+    """Three judges, one that cannot be opened, and the one behind the pipe."""
+    folder = pipe.with_name("judges")
+    folder.mkdir()
+    judges = {"second": SECOND["reply"], "endless": ENDLESS}
+    second, endless = (
+        write_script(folder / f"{name}.jsonl", [reply], protocol="paired", pause=0.03)
+        for name, reply in judges.items()
+    )
+    offered = (second, f"hf:{folder}/missing", endless, f"scripted:{pipe}")
+    options = [option for judge in offered for option in ("--judge", judge)]
+    return serve([ANSWER], *options, protocol="paired")
+
+
+def choose(page: Page, name: str, state: str = "", ran: str = "") -> None:
+    """Choose a judge, whose state the chip tells; the run that is shown was judged by `ran`."""
+    steps.choose_judge(page, name)
+    expect(chip(page)).to_have_text(f"Judge: {name}, {state}" if state else f"Judge: {name}")
+    expect(page.locator(".vrt-judge")).to_have_text(ran and f"Judge: {ran}")
+
+
+def expect_finished(page: Page, headline: str, name: str) -> None:
+    expect(steps.headline(page)).to_have_text(headline)
+    steps.wait_until_over(page)
+    expect(page.locator(".vrt-judge")).to_have_text(f"Judge: {name}")
+
+
+def choose_by_keyboard(page: Page, name: str) -> None:
+    page.locator(".vrt-judge-chip").focus()
+    page.keyboard.press("Enter")
+    use = steps.button(steps.judge_row(page, name), name)
+    expect(use).to_be_visible()
+    while use.evaluate("node => node !== document.activeElement"):
+        page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("dialog")).to_be_hidden()
+    expect(page.locator(".vrt-judge-chip")).to_be_focused()
+
+
+def test_the_chosen_judge_runs_and_is_named_or_is_missing_or_late(
+    page: Page, clips: Clips, pipe: Path
+) -> None:
+    steps.wait_for_judge(page)
+    ending, go = page.locator(".vrt-ending"), page.locator("#go")
+    choose(page, "missing", "cannot be opened")
+    expect(ending).to_contain_text("There is no folder missing. Choose another judge")
+    choose(page, "second")
+    expect(ending).to_be_hidden()
+    choose(page, "missing", "cannot be opened")
+    steps.start(page, clips)
+    steps.wait_for(page, "^Failed before the first turn")
+    expect(ending).to_have_text("There is no folder missing.")
+    choose_by_keyboard(page, "second")
+    go.click()
+    expect_finished(page, SECOND_WINS, "second")
+    choose(page, "endless", ran="second")  # the run stays
+    assert steps.stays(page, lambda: steps.trace_text(page))
+    steps.button(page, "Swap sides").click()
+    steps.wait_for(page, "^Sides swapped")
+    go.click()
+    steps.wait_for(page, "writing")
+    choose(page, "script", ran="endless")  # for the next run
+    steps.choose_judge(page, "slow")
+    steps.wait_until_written(page)
+    steps.stop(page)
+    go.click()
+    steps.wait_for(page, "^Loading the judge")
+    pipe.write_text(json.dumps(SECOND))
+    expect_finished(page, SECOND_WINS, "slow")
+
+
+# -- what a judge said ----------------------------------------------------------------------------
+
+HELPS = (
+    "All things weighed together.* finds video 1 better",
+    "what the prompt says.* finds video 1 better",
+    "of the picture.* A missing label is not a tie",
+    "natural motion.* sees no difference.* 50 % likely to write this label",
+)
+"""Of the four dimensions as they stand in a verdict."""
+THOUGHT = "<img src=x onerror=alert(1)> I wonder."
+
+
+def expect_help(page: Page, text: str = "") -> Locator:
+    """This help is shown, inside the window, and no other; or none is."""
+    shown = page.locator("[role=tooltip]:visible")
+    expect(shown).to_have_text([re.compile(text)] if text else [])
+    for each in shown.all():
+        box = each.bounding_box()
+        assert 0 <= box["x"] <= box["x"] + box["width"] <= page.viewport_size["width"]
+    return shown
+
+
+def test_what_a_judge_said_explains_itself(page: Page, tmp_path: Path) -> None:
+    """To a hover, to the focus or to a press, until Escape or a second press."""
+    steps.replay(page, tmp_path / "trace.json", handmade_runs.doubtful(THOUGHT))
+    expect_help(page)
+    assert "%" not in page.locator(".vrt-chips").inner_text()
+    thought = page.locator(".vrt-aside .vrt-passage p")
+    expect(thought).to_be_hidden()
+    page.locator(".vrt-aside summary").click()
+    expect(thought).to_have_text(THOUGHT)
+    buttons = page.locator(".vrt-chip > button").all()
+    for button, text in zip(buttons, HELPS, strict=True):
+        button.hover()
+        shown = expect_help(page, text)
+    box = shown.bounding_box()
+    page.mouse.move(box["x"] + 9, box["y"] + box["height"] / 2, steps=40)  # over what lies between
+    expect_help(page, text)
+    page.keyboard.press("Escape")
+    expect_help(page)
+    button.focus()
+    expect(expect_help(page, text)).to_have_id(button.get_attribute("aria-describedby"))
+    for key, seen in (("Enter", text), ("Enter", ""), ("Enter", text), ("Escape", "")):
+        page.keyboard.press(key)
+        expect_help(page, seen)
+
+
+# -- videos that a judge cannot judge -------------------------------------------------------------
+
+DRAWN = ASSETS / "examples" / "think-1-what-four-frames-do-not-show"
+CANNOT = "The demo judge cannot judge real videos."
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server with the demo judge, and with one for all videos."""
+    folder = tmp_path_factory.mktemp("demo")
+    other = write_script(folder / "other.jsonl", ["<Think>Well.</Think>" + ANSWER])
+    server = Server(folder, "nano", "--judge", other, forked=True)
+    yield server
+    server.stop()
+
+
+@opened("demo", **steps.WIDE, also={"390": steps.SCREENS["390"]})
+def test_the_demo_judge_has_no_verdict_on_real_videos_and_shows_the_way_on(
+    page: Page, clips: Clips, axe: str
+) -> None:
+    compare, dialog = page.locator("#go"), page.get_by_role("dialog")
+    notice, verdict = page.locator(".vrt-cannot"), page.locator(".vrt-verdict")
+    steps.fill(page, (DRAWN / "first.mp4", DRAWN / "second.mp4"))
+    expect(notice).to_be_hidden()
+    for side in steps.SIDES:
+        steps.clear(page, side)
+    steps.fill(page, clips)
+    expect(notice).to_contain_text(CANNOT)
+    assert steps.fits(page)
+    compare.click()
+    expect(dialog.get_by_role("alert")).to_have_text(CANNOT)
+    assert steps.serious_violations(page, axe) == []
+    page.keyboard.press("Escape")
+    expect(compare).to_be_focused()
+    steps.button(notice, "Choose a judge that can").click()
+    use_in_dialog(page, "other")
+    expect(compare).to_be_focused()
+    expect(notice).to_be_hidden()
+    steps.choose_judge(page, "Demo judge")
+    expect(notice).to_be_visible()
+    anyway = steps.button(notice, "Run the demo anyway")
+    (anyway if steps.is_narrow(page) else compare).click()  # once was enough
+    steps.expect_running(page)
+    expect(dialog).to_be_hidden()
+    expect(notice).to_be_hidden()
+    steps.wait_for(page, "^Demo run, no verdict")
+    expect(steps.headline(page)).to_contain_text("No verdict: this judge cannot judge")
+    expect(page.locator(".vrt-chip, .vrt-course li, .vrt-turn .vrt-text h4")).to_have_count(0)
+    expect(notice).to_be_hidden()
+    wrote = verdict.locator(".vrt-wrote")
+    expect(wrote.locator("h3").first).to_be_hidden()
+    wrote.locator("summary").click()
+    expect(wrote.locator("h3").first).to_be_visible()
+    assert steps.serious_violations(page, axe) == []
+    assert steps.fits(page)
+    go_on_from_no_verdict(page, verdict)
+
+
+def go_on_from_no_verdict(page: Page, verdict: Locator) -> None:
+    steps.button(verdict, "Vote yourself").click()
+    expect(steps.button(page, "Video 1", exact=True).last).to_be_focused()
+    steps.button(verdict, "Compare with a judge that can").click()
+    use_in_dialog(page, "other")
+    steps.wait_until_over(page)
+    expect(page.locator(".vrt-header .vrt-judge")).to_have_text("Judge: other")
+    expect(steps.headline(page)).to_have_text(FIRST_WINS)
