@@ -98,12 +98,11 @@ VRThinker.Buttons = class {
 
   show({ number, running, faults }) {
     this.asked = -Infinity;
-    if (faults) VRThinker.faults.show(faults);
+    if (faults || number > this.number) VRThinker.faults.show(faults);
     if (number < this.number || (number === this.number && !this.running)) return;
     const focused = document.activeElement;
     const begun = running && number > this.number;
     Object.assign(this, { number, running });
-    if (begun) VRThinker.faults.show();
     if (begun) this.follow();
     document.getElementById("ask").classList.toggle("vrt-running", running);
     document.dispatchEvent(new CustomEvent("vrt:running"));
