@@ -1,26 +1,18 @@
-"""python -m tests.video.support.sequential_decode VIDEO
+"""The reference: one decode of everything, damaged packets skipped, metadata that is not UTF-8 ignored.
 
-The reference: one decode of everything, damaged packets skipped, metadata that is not UTF-8 ignored.
-
-No frame is held while the next one is decoded: a decoder shows what is left in its buffers where data is lost. As a command it
-reads {index: [width, height]} from standard input and prints the number of frames, and a digest of each of these at that size.
+No frame is held while the next one is decoded: a decoder shows what is left in its buffers where data is lost.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import av
-import cv2
 import numpy as np
 
 from vrthinker_core.video.container import THREADS
-from vrthinker_core.video.convert import Pixels
 
 Result = TypeVar("Result")
 
@@ -53,39 +45,3 @@ def map_frames(path: Path, look: Callable[[int, av.VideoFrame], Result]) -> list
 
 def rgb_copy(frame: av.VideoFrame) -> np.ndarray[Any, np.dtype[np.uint8]]:
     return np.array(frame.to_ndarray(format="rgb24"), dtype=np.uint8)
-
-
-def resized(pixels: Pixels, width: int, height: int) -> Pixels:
-    """At the size of a clip with pixels that are not square, or whose picture size changes."""
-    down, across = pixels.shape[:2]
-    if (across, down) == (width, height):
-        return pixels
-    shrinks = width <= across and height <= down
-    return np.asarray(
-        cv2.resize(
-            pixels, (width, height), interpolation=cv2.INTER_AREA if shrinks else cv2.INTER_CUBIC
-        ),
-        np.uint8,
-    )
-
-
-def digest(pixels: Pixels) -> str:
-    return hashlib.sha256(pixels.tobytes()).hexdigest()
-
-
-def main() -> None:
-    av.logging.set_level(av.logging.PANIC)
-    sizes = {int(index): size for index, size in json.load(sys.stdin).items()}
-    look = lambda index, frame: (  # noqa: E731
-        digest(resized(rgb_copy(frame), *sizes[index])) if index in sizes else ""
-    )
-    digests = map_frames(Path(sys.argv[1]), look)
-    print(
-        json.dumps(
-            [len(digests), {index: digests[index] for index in sizes if index < len(digests)}]
-        )
-    )
-
-
-if __name__ == "__main__":
-    main()
