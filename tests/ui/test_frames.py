@@ -37,9 +37,8 @@ Seen = list[dict[FrameRef, Frame]]  # the frames of both runs as they reached th
 
 @pytest.fixture(scope="module")
 def judges() -> Iterator[JudgeLoader]:
-    with closing(
-        JudgeLoader({"one": lambda: ScriptedBackend([ANSWER])}, in_thread=False)
-    ) as loader:
+    openers = {"one": lambda: ScriptedBackend([ANSWER])}
+    with closing(JudgeLoader(openers, in_thread=False)) as loader:
         yield loader
 
 
@@ -140,8 +139,7 @@ def test_a_video_is_opened_once_and_closed_when_idle(
     until(lambda: not decoders())
 
 
-@pytest.mark.parametrize("second", ["another", "gone"])
-@pytest.mark.parametrize("first", ["another", "its own"])
+@pytest.mark.parametrize(("first", "second"), [("another", "gone"), ("its own", "another")])
 def test_videos_that_are_gone_leave_thumbnails_and_no_others_stand_for_them(
     here: Inside, run: Trace, clips: Clips, tmp_path: Path, first: str, second: str
 ) -> None:

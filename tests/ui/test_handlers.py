@@ -155,26 +155,18 @@ def test_a_refused_comparison_says_why_and_changes_nothing(
     assert (page.session.shown.run.is_replay, busy.queue.counts()) == (True, (0, 0))
 
 
-def test_the_form_reaches_the_run(here: Inside, two: Pair) -> None:
-    page, numbers = OpenPage(here), {"temperature": "0.7", "seed": "2", "max_new_tokens": "409"}
-    page.compare(two, judge="another", window="all", fit="letterbox", **numbers).result()
+def test_what_a_branch_asks_for_reaches_its_run(here: Inside, two: Pair) -> None:
+    page, asked = replaying(here, two), {"no_tool": True, "frames": "", "window": "2"}
+    branched(page, two, turn="1", prompt="A cat.", judge="another", **asked)
     job = page.session.shown.run.job
-    found = job.settings
-    assert (job.judge, found.window, found.fit) == ("another", "all", "letterbox")
-    assert (found.temperature, found.seed, found.max_new_tokens) == (0.7, 2, 409)
-    asked = {"turn": "1", "no_tool": True, "frames": "", "window": "2", "prompt": "A cat."}
-    branched(page, two, **asked, judge="by hand")
-    job = page.session.shown.run.job
-    assert (job.judge, job.pair.prompt, job.settings.window) == ("by hand", "A cat.", 2)
+    assert (job.judge, job.pair.prompt, job.settings.window) == ("another", "A cat.", 2)
     assert (job.plan.branch.turn, job.plan.branch.no_tool, page["prompt"]) == (1, True, "A cat.")
 
 
 def test_a_run_that_was_left_is_followed_on_another_page(busy: Inside, two: Pair) -> None:
     first, second = running(busy, two), OpenPage(busy, "second", "anna")
-    stranger, name = OpenPage(busy, "stranger", "bert"), first["trace"]["kept"]
+    name = first["trace"]["kept"]
     busy.sessions.end("anna")
-    stranger.act(busy.on.open, stranger.form([None, None], ""), run=name)
-    assert (stranger["status"], stranger["trace"]) == (words.NO_SUCH_RUN, None)
     following = second.begin(busy.on.open, second.form([None, None], ""), run=name)
     until(lambda: second["trace"])
     assert (second["prompt"], second["first"]) == (ASKED, str(two[0]))

@@ -24,16 +24,7 @@ from tests.support.waiting import PATIENCE_S, until
 from tests.ui.support import handmade_runs
 from tests.ui.support.api import files
 from tests.ui.support.drawn_results import kinds, read_all, result, write_results
-from tests.ui.support.inside import (
-    ANNA,
-    ANNAS,
-    BERT,
-    BERTS,
-    BRANCH,
-    RUN,
-    Site,
-    run_until_stopped,
-)
+from tests.ui.support.inside import ANNA, ANNAS, BERT, BERTS, RUN, Site, run_until_stopped
 from tests.ui.support.saved_examples import PROMPT, write_example
 from vrthinker_core.errors import TraceError
 from vrthinker_core.storage import usable_folder
@@ -207,24 +198,6 @@ def kept_videos(folder: Path) -> list[int]:
 
 def file_names(folder: Path) -> set[str]:
     return {path.name for path in files(folder)}
-
-
-def test_every_run_of_a_visit_is_listed_and_opens_after_a_restart(tmp_path: Path) -> None:
-    site = Site(tmp_path)
-    first = site.run()
-    until(lambda: site.listed() == [JUDGED])
-    site.run()
-    until(lambda: site.listed() == [JUDGED] * 2)
-    site.sessions.close()
-    site.history.keep(ANNA, BRANCH)
-    again = Site(tmp_path)
-    assert again.listed("name")[-1] == first.kept, "the latest stands first"
-    assert again.listed("over") == [True] * 3
-    assert again.listed("branch") == ["From turn 3, with frames 4, 9", "", ""]
-    trace, videos = again.history.open(ANNA, first.kept)
-    assert trace == RUN
-    assert sorted(path.read_bytes() for path in videos) == [b"a.mp4", b"b.mp4"]
-    assert all(path.exists() for path in first.files), "nobody's file is moved"
 
 
 def test_nobody_sees_opens_or_deletes_the_run_of_another(tmp_path: Path) -> None:

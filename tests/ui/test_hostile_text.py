@@ -201,10 +201,7 @@ def hostile_trace(text: str) -> Trace:
 
 def large_trace() -> Trace:
     trace = handmade_runs.three_turns(judge="J" * 10**5, prompt=LARGE, notes=(LARGE,))
-    said = {
-        "completion": handmade_runs.completion(LARGE, 4096),
-        "reply": Reply(LARGE, *[LARGE] * 2),
-    }
+    said = {"completion": handmade_runs.completion(LARGE, 4096), "reply": Reply(*[LARGE] * 3)}
     first = replace(trace.turns[0], told=LARGE, **said)
     end = Finished(StopReason.FAILED, error=LARGE)
     return replace(trace, turns=(first, *trace.turns[1:]), finished=end)

@@ -197,6 +197,8 @@ def test_a_foreign_page_gets_and_starts_nothing(answering: Server) -> None:
         ("GET", path) for path in ("", "config", "gradio_api/info", "gradio_api/heartbeat/x")
     ]
     requests += [("POST", f"gradio_api/{call}") for call in calls]
+    tools = "", "/", "/http/", "/schema", "/sse", "/messages/"
+    requests += [(way, f"gradio_api/mcp{path}") for path in tools for way in ("GET", "POST")]
     for method, path in (*requests, ("POST", f"runs/{'0' * 24}/link"), ("DELETE", "history")):
         assert ask(answering, method, path, b"{}", Origin="http://evil.example")[0] == 403
         assert ask(answering, method, path, b"{}", Host="evil.example")[0] == 400
@@ -254,52 +256,35 @@ def test_a_stream_of_no_known_session_ends_without_a_traceback(answering: Server
     assert "Traceback" not in answering.log.read_text()
 
 
-def test_a_page_is_open_while_it_holds_a_stream() -> None:
-    pages, looks = Counter[str](), list[dict[str, int]]()
-
-    async def hold() -> None:
-        async def stream(*_: Any) -> None:
-            await ended.wait()
-
-        ended, guarded = asyncio.Event(), OpenPagesMiddleware(stream, pages)
-        scope = {"type": "http", "path": HEARTBEAT_PATH + "anna"}
-        held = [asyncio.create_task(guarded(scope, None, None)) for _ in range(2)]
-        await asyncio.sleep(0)
-        for leave in (held[0].cancel, ended.set):
-            looks.append(dict(pages))
-            leave()
-            await asyncio.wait(held, return_when=asyncio.FIRST_COMPLETED)
-            held = [task for task in held if not task.done()]
-        looks.append(dict(pages))
-
-    run_in_thread(hold())
-    assert looks == [{"anna": 2}, {"anna": 1}, {}]
-
-
-def test_a_websocket_holds_gradios_stream_until_it_is_closed() -> None:
+def test_a_page_is_open_while_it_holds_a_stream_or_the_websocket_in_its_place() -> None:
     """A browser opens six connections to a server: six open pages would leave none for Stop."""
-    pages, ends = Counter[str](), list[str]()
+    pages, ends, looks = Counter[str](), list[str](), list[dict[str, int]]()
 
-    async def beats() -> AsyncIterator[str]:
+    async def beats(name: str) -> AsyncIterator[str]:
+        looks.append(dict(pages))
         try:
-            while True:
+            while name == "anna":
                 yield "data: ALIVE\n\n"
                 await asyncio.sleep(0.01)
         finally:
-            ends.append("the stream has ended, as Gradio notices it")
+            ends.append(name)  # as Gradio notices it
 
     async def heartbeat(request: Request) -> Response:
-        known = request.path_params["name"] != "bert"
-        return StreamingResponse(beats()) if known else PlainTextResponse("Who?", 404)
+        name = request.path_params["name"]
+        return PlainTextResponse("", 404) if name == "bert" else StreamingResponse(beats(name))
 
     middleware = [Middleware(OpenPagesMiddleware, pages=pages)]
     routes = [Route(HEARTBEAT_PATH + "{name}", heartbeat)]
     client = TestClient(Starlette(routes=routes, middleware=middleware))
     with client.websocket_connect(HEARTBEAT_PATH + "anna"):
-        until(lambda: "anna" in pages)
-        assert not ends
-    until(lambda: "anna" not in pages)
-    assert len(ends) == 1
+        with client.websocket_connect(HEARTBEAT_PATH + "anna"):
+            until(lambda: pages == {"anna": 2})
+        until(lambda: pages == {"anna": 1})
+        assert len(ends) == 1
+    until(lambda: not pages)
+    assert ends == ["anna"] * 2
+    assert client.get(HEARTBEAT_PATH + "cleo").status_code == 200
+    assert looks[-1] == {"cleo": 1}, "as long as its stream"
     with pytest.raises(WebSocketDisconnect), client.websocket_connect(HEARTBEAT_PATH + "bert"):
         pass
     assert not pages

@@ -20,16 +20,8 @@ from tests.ui.support.api import files
 from tests.ui.support.inside import BRANCH, RUN, finish_at_once, make_sessions, run_until_stopped
 from vrthinker_core.errors import BackendFailed
 from vrthinker_core.traces import from_json, to_json
-from vrthinker_core.types import Settings, Side, VideoPair
-from vrthinker_core.types.events import (
-    Event,
-    Finished,
-    FramesShown,
-    StopReason,
-    Swapped,
-    TextArrived as Text,
-    Trace,
-)
+from vrthinker_core.types import Settings, Side, StopReason, Trace, VideoPair
+from vrthinker_core.types.events import Event, Finished, FramesShown, Swapped, TextArrived as Text
 from vrthinker_core.types.progress import Pace
 from vrthinker_core.ui.history import SavedRun
 from vrthinker_core.ui.page import give_back_memory

@@ -25,14 +25,13 @@ from starlette.testclient import TestClient
 from tests.support.threads import run_in_thread
 from tests.support.waiting import until
 from tests.ui.support import handmade_runs
-from vrthinker_core.types import Settings, Side, VideoPair
+from vrthinker_core.types import Settings, Side, StopReason, VideoPair
 from vrthinker_core.types.events import (
     Branch,
     Event,
     Finished,
     FramesShown,
     Origin,
-    StopReason,
     TextArrived as Text,
 )
 from vrthinker_core.types.settings import SETTINGS
