@@ -31,12 +31,12 @@ class Visitor:
     """A page, opened with these headers, and what is pressed in its dialog."""
 
     def __init__(
-        self, here: Inside, judges: JudgeLoader, *offered: JudgeGroup, **headers: str
+        self, here: Inside, judges: JudgeLoader, *offered: JudgeGroup, **told: str
     ) -> None:
         self.chooser = JudgeChooser(here.parts, judges, here.sessions, offered or GROUPS)
-        client = SimpleNamespace(host=headers.pop("client", "127.0.0.1"))
-        told = {"session_hash": headers.pop("name", "page"), "client": client}
-        self.request: Any = SimpleNamespace(**told, headers={**HERE, **headers})
+        client = SimpleNamespace(host=told.pop("client", "127.0.0.1"))
+        name, headers = told.pop("name", "page"), {**HERE, **told}
+        self.request: Any = SimpleNamespace(session_hash=name, client=client, headers=headers)
         self.here, self.parts = here, here.parts
 
     @property
@@ -140,9 +140,7 @@ def test_a_server_here_becomes_a_judge_for_everybody(here: Inside, judges: Judge
     assert judges.names == ("by hand", "qwen2.5vl:7b")
 
 
-def test_a_judge_with_a_key_ends_with_its_page(
-    here: Inside, judges: JudgeLoader, host: FaultyServer
-) -> None:
+def test_a_key_ends_with_its_page(here: Inside, judges: JudgeLoader, host: FaultyServer) -> None:
     anna, bert = (Visitor(here, judges, name=name) for name in ("anna", "bert"))
     told = anna.press("key", "openai", model="gpt-5.2", key=f" {KEY} ")
     name = told["judge"]

@@ -88,9 +88,7 @@ def sizes(here: Inside) -> dict[Path, tuple[int, int]]:
 
 
 @pytest.mark.parametrize("settings", [PAIRED, replace(PAIRED, fit="letterbox"), CONCAT])
-def test_the_pixels_are_those_the_judge_was_given(
-    here: Inside, clips: Clips, settings: Settings, tmp_path: Path
-) -> None:
+def test_pixels_are_exact(here: Inside, clips: Clips, settings: Settings, tmp_path: Path) -> None:
     trace, seen = judged(clips, tmp_path / "trace.json", settings)
     shown = replay(here, trace, clips)
     for swapped in (False, True):
@@ -104,9 +102,7 @@ def test_the_pixels_are_those_the_judge_was_given(
         assert sources == {}
 
 
-def test_pictures_are_written_once_and_go_with_the_page(
-    here: Inside, run: Trace, clips: Clips
-) -> None:
+def test_pictures_are_kept_once_and_go_with_a_page(here: Inside, run: Trace, clips: Clips) -> None:
     shown = replay(here, run, clips)
     first, written = decoded(here.exact, shown), sizes(here)
     assert len(written) == 8

@@ -125,14 +125,12 @@ def test_who_waits_is_told_their_place_and_may_leave(busy: Inside, two: Pair) ->
     until(lambda: cleo["trace"] and cleo["trace"]["turns"])
 
 
-BLANK = {"prompt": "\u200b \n", "videos": 1}
-
-
 @pytest.mark.parametrize(
     ("form", "said"),
     [
         ({"gone": True}, {"first": words.GONE}),
-        (BLANK, {"second": words.MISSING_VIDEO.format(2), "prompt": "The prompt is empty."}),
+        ({"videos": 1}, {"second": words.MISSING_VIDEO.format(2)}),
+        ({"prompt": "\u200b \n", "seed": "x"}, {"prompt": "The prompt is", "seed": "The setting"}),
         ({"prompt": "x" * (MAX_PROMPT + 1)}, {"prompt": "The prompt has"}),
         ({"judge": "nobody"}, {"judge": "There is no judge 'nobody' here."}),
         ({"judge": CODE}, {"judge": f"There is no judge '{CODE}' here."}),
@@ -140,9 +138,7 @@ BLANK = {"prompt": "\u200b \n", "videos": 1}
     ],
     ids=lambda value: str(value)[:30],
 )
-def test_a_refused_comparison_says_why_and_changes_nothing(
-    busy: Inside, two: Pair, form: dict[str, Any], said: dict[str, str]
-) -> None:
+def test_a_refused_form_changes_nothing(busy: Inside, two: Pair, form: Any, said: Any) -> None:
     page, form = replaying(busy), dict(form)
     if form.pop("gone", False):
         two[0].unlink()
@@ -248,10 +244,8 @@ def test_a_branch_and_its_origin_can_both_be_shown(here: Inside, two: Pair) -> N
     page = compared(here, two)
     assert strip(page) == []
     origin, branch = branched(page, two)
-    assert (origin["name"], branch["name"]) == ("Origin", "From turn 2, with frames 4, 9")
     assert [each["name"] for each in branch["labels"] if each["differs"]] == ["Visual quality"]
     assert "from turn 2, with frames 4, 9" in page["trace"]["notes"][0]
-    assert [turn["taken"] for turn in page["trace"]["turns"]] == [True, False, False]
     places = {0: 0, 7: 0, -1: 0, "x": 0, None: 0, 1: 1}
     assert {place: show(page, place)["branches"]["shown"] for place in places} == places
     show(page, 0)
@@ -283,9 +277,7 @@ def test_the_origin_and_the_run_a_branch_comes_from_stay(here: Inside, two: Pair
     ],
     ids=lambda wrong: str(wrong)[:30],
 )
-def test_a_branch_no_form_asks_for_is_refused(
-    here: Inside, two: Pair, wrong: dict[str, object]
-) -> None:
+def test_an_invented_branch_is_refused(here: Inside, two: Pair, wrong: dict[str, Any]) -> None:
     page = replaying(here, two).act(here.on.branch, *map(str, two), **{"turn": 2, **wrong})
     said = page["branches"]["refusal"]
     assert said[0].isupper()

@@ -86,13 +86,6 @@ TAGS = '<meta\n property="og:title"\n content="Gradio" /><meta name="twitter:tit
 GRADIO_HEAD = f'<meta charset="utf-8" />{TAGS}{SCRIPT}'
 
 
-def tags_of(text: str) -> dict[str, str]:
-    """The tags that a preview is made of; each stands once."""
-    found = re.findall(r'<meta\s[^>]*?"((?:og|twitter):\w+)"\s*content="([^"]*)"', text)
-    assert len(dict(found)) == len(found)
-    return {name: html.unescape(value) for name, value in found}
-
-
 @pytest.fixture(scope="module")
 def links(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two examples, one of them with a hostile prompt."""
@@ -110,12 +103,15 @@ def site(links: Path, tmp_path: Path) -> Site:
 
 
 def tags(site: Site, trace: str = "", **headers: str) -> dict[str, str]:
-    """The tags of a page with Gradio's head, whose scripts stay as they are."""
+    """The preview of a page with Gradio's head, whose scripts stay; each of its tags stands once."""
     query = {"trace": trace} if trace else {}
     text = site.client().get("/", params=query, headers=headers).text
     assert SCRIPT in text
     assert "<script>alert" not in text
-    return tags_of(text.replace(SCRIPT, ""))
+    meta = r'<meta\s[^>]*?"((?:og|twitter):\w+)"\s*content="([^"]*)"'
+    found = re.findall(meta, text.replace(SCRIPT, ""))
+    assert len(dict(found)) == len(found)
+    return {name: html.unescape(value) for name, value in found}
 
 
 def test_the_page_has_a_title_a_description_and_a_picture_of_its_own(site: Site) -> None:

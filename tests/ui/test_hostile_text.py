@@ -93,15 +93,12 @@ def check_page_works(page: Page) -> None:
     page.keyboard.press("Escape")
 
 
-SET_TEXT = "(box, text) => { box.value = text; box.dispatchEvent(new Event('input')); }"
-"""Sets characters that cannot be typed."""
-
-
 def test_prompt_and_replies(server: Server, open_watched: Open, clips: Clips) -> None:
     page = open_watched(server.url)
     steps.fill(page, clips)
     prompt = page.locator("#prompt textarea")
-    prompt.evaluate(SET_TEXT, f"{MARKUP}{CONTROL}{INVISIBLE}\0\ud800")
+    set_text = "(box, text) => { box.value = text; box.dispatchEvent(new Event('input')); }"
+    prompt.evaluate(set_text, f"{MARKUP}{CONTROL}{INVISIBLE}\0\ud800")  # which none can type
     page.locator("#go").click()
     steps.wait_for(page, "Finished after 3 turns")
     assert prompt.input_value().startswith(f"{MARKUP}{CONTROL}{INVISIBLE}\0")

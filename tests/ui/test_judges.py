@@ -79,9 +79,7 @@ def test_names_are_distinct_hold_no_path_and_are_those_of_the_judges(tmp_path: P
 
 
 @pytest.mark.parametrize("best", [[], ["qunwang13/vrthinker"]], ids=["no GPU", "GPU"])
-def test_the_best_judge_is_offered_by_default(
-    best: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_best_judge_comes_first(best: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: bool(best))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (24 * 2**30, 24 * 2**30))
@@ -141,16 +139,13 @@ def test_a_judge_is_chosen_by_its_name_or_what_stands_before_brackets(load: Load
             judges.choose(wrong)
 
 
-def test_a_branch_is_run_and_a_lost_trace_noted(
-    load: LoadJudges, job: RunJob, tmp_path: Path
-) -> None:
+def test_a_branch_runs_and_its_trace_is_lost(load: LoadJudges, job: RunJob, tmp_path: Path) -> None:
     plan, judges = plan_branch(run(job.pair), 3), load(one=lambda: ScriptedBackend(Talker()))
     lost = replace(job, settings=plan.settings, plan=plan, trace=tmp_path / "gone" / "trace.json")
     events = [*judges.run_job(lost)]
     assert [each.branch for each in events if isinstance(each, Started)] == [plan.branch]
-    assert [each.notes for each in events if isinstance(each, Finished)] == [
-        (module.TRACE_NOT_KEPT,)
-    ]
+    (end,) = (each for each in events if isinstance(each, Finished))
+    assert end.notes == (module.TRACE_NOT_KEPT,)
 
 
 def test_the_gpu_seconds_follow_the_settings() -> None:

@@ -128,7 +128,8 @@ def test_a_disconnect_frees_the_judge(endless: Server, clips: Clips) -> None:
         pending.cancel()
 
     with_session(endless, cancel_while_judging)
-    until(lambda: client(endless).predict(api_name="/health")["judging"] == 0)
+    program = client(endless)
+    until(lambda: program.predict(api_name="/health")["judging"] == 0)
     (folder,) = endless.folder.glob("vr-thinker-page-*/records")
     until(lambda: not any(folder.iterdir()))
 

@@ -107,7 +107,7 @@ def test_traces_are_listed_with_votes_or_the_labels_of_a_data_set(tmp_path: Path
     runs = read_all(tmp_path)
     found = page(runs, "?sort=disagreement")
     rows = {run["source"]: run for run in found["runs"]}
-    assert {name: (run["data_set"], run["people"]) for name, run in rows.items()} == {
+    assert {name: (row["data_set"], row["people"]) for name, row in rows.items()} == {
         "wrong.json": ([*WHOLE_LABELS, 2], now),
         "none.json": ([], [None] * 4),
         "step 2/a.json": ([], [*WHOLE_LABELS, 2]),

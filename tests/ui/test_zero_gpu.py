@@ -26,9 +26,6 @@ from vrthinker_core.types.events import JudgeEvent
 from vrthinker_core.ui.judges import naming_gpu_errors
 from vrthinker_core.ui.run import RunJob
 
-REPLIES = [ask(10, 30), ANSWER]
-OTHER_ANSWER = "<Answer>TA=2, MQ=2, VQ=2, OA=2</Answer>"
-REFUSAL = {"left": 10, "wait": 3600}
 GRANT = {"idle": True, "nvidiaIndex": 0, "nvidiaUUID": "GPU-0", "allowToken": "a token"}
 
 
@@ -51,7 +48,7 @@ class Handler(QuietHandler):
         name, values = urlsplit(self.path).path, dict(parse_qsl(urlsplit(self.path).query))
         self.server.received.append((name, values))
         refuses = name == "/schedule" and not self.server.accepts
-        said = (REFUSAL if refuses else GRANT) if name == "/schedule" else {}
+        said = ({"left": 10, "wait": 3600} if refuses else GRANT) if name == "/schedule" else {}
         self.send_response(429 if refuses else 200)
         self.send_header("Content-Type", "application/json")
         self.end_headers()
@@ -75,16 +72,14 @@ def space(scheduler: Scheduler, tmp_path_factory: pytest.TempPathFactory) -> Ite
         "PYTHONPATH": str(folder),
         "HOME": str(folder),
     }
-    other = write_script(folder / "other.jsonl", [OTHER_ANSWER])
-    judge = write_script(folder / "script.jsonl", REPLIES, protocol="paired")
+    other = write_script(folder / "other.jsonl", ["<Answer>TA=2, MQ=2, VQ=2, OA=2</Answer>"])
+    judge = write_script(folder / "script.jsonl", [ask(10, 30), ANSWER], protocol="paired")
     server = Server(folder, judge, "--judge", other, variables=variables)
     yield server
     server.stop()
 
 
-def test_a_run_has_the_process_of_the_gpu_for_as_long_as_its_settings_say(
-    space: Server, scheduler: Scheduler, clips: Clips
-) -> None:
+def test_a_run_borrows_the_gpu(space: Server, scheduler: Scheduler, clips: Clips) -> None:
     """The job and its events are pickled between the processes on the way."""
     items = answers(space, *uploaded(space, clips), PROMPT)
     labels = {"TA": 1, "MQ": 0, "VQ": 2, "OA": 1}
