@@ -257,8 +257,7 @@ def test_settings_come_as_an_object_or_as_text_and_are_described_by_the_table() 
 
 PATHS = [
     *("/etc/passwd", "{folder}/server.log", "app.py", "{uploads}", "{link}", ""),
-    *("{uploads}/../../script.jsonl", "assets/examples/../../app.py", "file:///etc/passwd"),
-    *("concat:/etc/passwd", "data:video/mp4;base64,AAAA"),
+    *("{uploads}/../../script.jsonl", "file:///etc/passwd", "data:video/mp4;base64,AAAA"),
 ]
 PASSWORDS = file("/etc/passwd")
 SHAPES = ["/etc/passwd", {"path": "/etc/passwd"}, {"video": PASSWORDS}, [PASSWORDS]]

@@ -30,10 +30,8 @@ HERE = {"host": "127.0.0.1:7860", "origin": "http://127.0.0.1:7860"}
 class Visitor:
     """A page, opened with these headers, and what is pressed in its dialog."""
 
-    def __init__(
-        self, here: Inside, judges: JudgeLoader, *offered: JudgeGroup, **told: str
-    ) -> None:
-        self.chooser = JudgeChooser(here.parts, judges, here.sessions, offered or GROUPS)
+    def __init__(self, here: Inside, judges: JudgeLoader, *groups: JudgeGroup, **told: str) -> None:
+        self.chooser = JudgeChooser(here.parts, judges, here.sessions, groups or GROUPS)
         client = SimpleNamespace(host=told.pop("client", "127.0.0.1"))
         name, headers = told.pop("name", "page"), {**HERE, **told}
         self.request: Any = SimpleNamespace(session_hash=name, client=client, headers=headers)

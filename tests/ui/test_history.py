@@ -25,10 +25,10 @@ from tests.ui.support import handmade_runs
 from tests.ui.support.api import files
 from tests.ui.support.drawn_results import kinds, read_all, result, write_results
 from tests.ui.support.inside import ANNA, ANNAS, BERT, BERTS, RUN, Site, run_until_stopped
-from tests.ui.support.saved_examples import PROMPT, write_example
+from tests.ui.support.saved_examples import PROMPT
 from vrthinker_core.errors import TraceError
 from vrthinker_core.storage import usable_folder
-from vrthinker_core.traces import load, to_json
+from vrthinker_core.traces import to_json
 from vrthinker_core.types import Preference, Verdict, Vote
 from vrthinker_core.types.events import Event, TurnEnded
 from vrthinker_core.ui import history as module
@@ -86,20 +86,9 @@ TAGS = '<meta\n property="og:title"\n content="Gradio" /><meta name="twitter:tit
 GRADIO_HEAD = f'<meta charset="utf-8" />{TAGS}{SCRIPT}'
 
 
-@pytest.fixture(scope="module")
-def links(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two examples, one of them with a hostile prompt."""
-    folder = tmp_path_factory.mktemp("examples")
-    write_example(folder / "a-block")
-    path = write_example(folder / "b-block") / "trace.json"
-    trace = load(path)
-    path.write_bytes(to_json(replace(trace, started=replace(trace.started, prompt=NASTY))))
-    return folder
-
-
 @pytest.fixture
-def site(links: Path, tmp_path: Path) -> Site:
-    return Site(tmp_path, examples=links, head=GRADIO_HEAD)
+def site(examples: Path, tmp_path: Path) -> Site:
+    return Site(tmp_path, examples=examples, head=GRADIO_HEAD)
 
 
 def tags(site: Site, trace: str = "", **headers: str) -> dict[str, str]:
@@ -134,7 +123,8 @@ def test_a_link_shows_verdict_prompt_and_a_deciding_frame(site: Site) -> None:
     with Image.open(io.BytesIO(site.client().get(found["og:image"]).content)) as image:
         assert image.format == "JPEG"
     assert JUDGED not in site.client(vote_first="on").get("/?trace=a-block").text
-    hostile = tags(site, "b-block")
+    prompted = replace(RUN, started=replace(RUN.started, prompt=NASTY))
+    hostile = tags(site, site.history.share("0" * 24, prompted))
     assert hostile["og:title"] == found["og:title"]
     assert '"><script>alert(1)</script> <meta property=' in hostile["og:description"]
     assert len(hostile["og:description"]) < 300

@@ -163,8 +163,7 @@ def test_links_addresses_and_file_names(server: Server, open_watched: Open, clip
 
 # -- a stranger's trace --------------------------------------------------------------------------
 
-CHECKED = {"dialect", "format", "settings", "stop"}
-"""Fields whose values are validated when a trace is read."""
+CHECKED = {"dialect", "format", "settings", "stop"}  # fields that are checked when it is read
 
 
 def with_text(value: Any, path: str, text: str) -> Any:
@@ -219,9 +218,7 @@ def missing(page: Page, selector: str, expected: Sequence[str]) -> list[str]:
     return [text[:60] for text in expected if text not in shown]
 
 
-def test_a_strangers_trace(
-    server: Server, open_watched: Open, open_file: Open, tmp_path: Path
-) -> None:
+def test_strange_trace(server: Server, open_watched: Open, open_file: Open, tmp_path: Path) -> None:
     trace, path = hostile_trace(f"{MARKUP}{CONTROL}{INVISIBLE}\0"), tmp_path / "hostile.json"
     headed = [judge_line(trace.started.judge), *trace.started.notes]
     page = open_watched(server.url)

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 from urllib.parse import quote
 
 import pytest
@@ -172,9 +173,7 @@ def test_a_package_unfit_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         monkeypatch.syspath_prepend(fake_package(tmp_path / version, version))
         assert api.why_no_mcp() == api.WRONG_VERSION.format(version)
 
-    def missing(name: str) -> str:
-        raise importlib.metadata.PackageNotFoundError(name)
-
+    missing = Mock(side_effect=importlib.metadata.PackageNotFoundError)
     monkeypatch.setattr(importlib.metadata, "version", missing)
     assert api.why_no_mcp() == api.NOT_INSTALLED
 

@@ -1,6 +1,7 @@
 """The judge's line: who begins, who waits, who is refused, and what nobody collects."""
 
 import json
+import time
 import urllib.request
 from pathlib import Path
 
@@ -64,10 +65,8 @@ def events(server: Server, trigger: str, of: str | None = None) -> list[int]:
     page = api.config(server)
     types = {part["id"]: part["type"] for part in page["components"]}
     told = [event for event in page["dependencies"] if event["outputs"]]
-    targets = [
-        (event["id"], types.get(part), how) for event in told for part, how in event["targets"]
-    ]
-    return [event for event, part, how in targets if (how, part) == (trigger, of)]
+    pairs = [(event["id"], *target) for event in told for target in event["targets"]]
+    return [event for event, part, how in pairs if (how, types.get(part)) == (trigger, of)]
 
 
 def test_a_full_line_holds_up_nothing(serve: Serve, examples: Path, clips: Clips) -> None:
@@ -78,7 +77,8 @@ def test_a_full_line_holds_up_nothing(serve: Serve, examples: Path, clips: Clips
     program = api.client(server)  # made once: it reads all of the page's configuration
 
     def counts() -> tuple[int, int]:
-        """How many comparisons run, and how many wait."""
+        """How many comparisons run, and how many wait; asked for a few times a second."""
+        time.sleep(0.3)
         found = program.predict(api_name="/health")
         return found["judging"], found["waiting"]
 

@@ -47,9 +47,7 @@ def job(tmp_path: Path) -> RunJob:
     return RunJob(PAIR, Settings(), tmp_path / "trace.json", tmp_path / "stop")
 
 
-def start(
-    job: RunJob, run_job: JobRunner, queue: JudgeQueue | None = None, first: RunState | None = None
-) -> BackgroundRun:
+def start(job: RunJob, run_job: JobRunner, queue: Any = None, first: Any = None) -> BackgroundRun:
     run = BackgroundRun(job, run_job, queue or JudgeQueue(), first)
     run.start()
     return run
@@ -186,9 +184,8 @@ def shown(sessions: Sessions, page: str, owner: str = "", run: ShownRun | None =
 
 
 def replayed(sessions: Sessions, page: str, trace: Trace = RUN, owner: str = "") -> ShownRun:
-    return sessions.start_replay(
-        sessions.get(page), SavedRun(trace, kept=owner and page), owner=owner
-    )
+    session, saved = sessions.get(page), SavedRun(trace, kept=owner and page)
+    return sessions.start_replay(session, saved, owner=owner)
 
 
 @pytest.mark.parametrize("end", ["closed", "another run", "as it waits", "unfollowed"])

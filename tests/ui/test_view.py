@@ -117,9 +117,7 @@ ENDS = [
 
 
 @pytest.mark.parametrize(("finished", "headline", "labels", "caveats"), ENDS)
-def test_a_verdict_is_shown_as_far_as_it_was_given(
-    finished: Finished, headline: str, labels: list[str], caveats: int
-) -> None:
+def test_no_label_is_invented(finished: Finished, headline: str, labels: Any, caveats: int) -> None:
     """What the judge left open is not filled in, and what ended the run keeps its turns."""
     trace = replace(three_turns(), finished=finished)
     shown, item = page_of(trace), item_of(trace)
@@ -351,6 +349,7 @@ FIRST, SECOND, TIE = Preference.FIRST, Preference.SECOND, Preference.TIE
 QUOTED = [
     (facts(Colour="black"), FIRST, "Video 2's cube is black; the prompt says red.", ["#16"]),
     (facts(Count="three"), FIRST, "Video 2 shows three cubes; the prompt says one.", ["#16"]),
+    (facts(Shape="ball"), FIRST, "Video 2 shows one ball; the prompt says cube.", ["#16"]),
     (facts(Direction="right"), FIRST, "Video 2's cube moves right; the prompt says left.", BOTH),
     *((facts(Colour="black"), label, "", BOTH) for label in (SECOND, TIE)),
     (COUNTED.format("no fact", "one fact"), FIRST, "", BOTH),

@@ -117,9 +117,8 @@ def test_a_gpu_that_is_not_borrowed_refused_and_taken_back_are_told_apart() -> N
             yield from islice(handmade_runs.three_turns().events(), events)
             raise gr.Error("Wait.")
 
-        seen, paths = list[JudgeEvent](), map(Path, ("a", "b", "trace", "stop"))
-        first, second, *others = paths
-        job = RunJob(VideoPair("p", first, second), Settings(), *others, "one")
+        seen, pair = list[JudgeEvent](), VideoPair("p", Path("a"), Path("b"))
+        job = RunJob(pair, Settings(), Path("trace"), Path("stop"), "one")
         with pytest.raises(VrThinkerError) as failure:
             seen.extend(naming_gpu_errors(run_job, open_judge)(job))
         return len(seen), str(failure.value)
