@@ -1,4 +1,4 @@
-"""The endpoints as programs and the README use them, and what may be named there as a file."""
+"""The endpoints as programs and the README use them, the form, and what may be named as a file."""
 
 import json
 import re
@@ -10,6 +10,7 @@ import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, get_type_hints
 from urllib.parse import quote
@@ -17,6 +18,7 @@ from urllib.parse import quote
 import pytest
 from gradio_client import handle_file
 from gradio_client.utils import python_type_to_json_schema
+from hypothesis import given, strategies as st
 
 from tests.support.waiting import PATIENCE_S, until
 from tests.test_votes import VOTE
@@ -24,20 +26,21 @@ from tests.ui.conftest import ROOT, Clips, Serve, Server, write_script
 from tests.ui.support import api as calls
 from tests.ui.support.api import answers, check_refused, file, files, upload
 from tests.ui.support.handmade_runs import both_orders, telling_probabilities
-from tests.ui.support.saved_examples import LABELS, PROMPT
+from tests.ui.support.saved_examples import LABELS, PROMPT, ask
 from vrthinker_core import __version__
 from vrthinker_core.errors import BadInput
+from vrthinker_core.protocols import make_protocol, with_defaults
+from vrthinker_core.protocols.factory import chosen_protocol
 from vrthinker_core.types import Settings
-from vrthinker_core.types.settings import SETTINGS
+from vrthinker_core.types.settings import OWN, SETTINGS, Setting, parse_settings
 from vrthinker_core.ui import api
 from vrthinker_core.ui.api import NOT_AN_OBJECT, resolve_settings, settings_schema
-from vrthinker_core.ui.layout import choices, default_value, help_text
+from vrthinker_core.ui.layout import OWN_NAME, choices, default_value, form_values, help_text
 from vrthinker_core.ui.queue import NOT_UPLOADED
 from vrthinker_core.ui.run import RunState
 from vrthinker_core.ui.view import RunView
 
-FRAMES = '"arguments": {"frame_indices": [10, 60, 200]}'
-LOOK = f'<think>It jumps.</think><tool_call>{{"name": "select_frames", {FRAMES}}}</tool_call>'
+LOOK = ask(10, 60, 200)
 END = f"<Snapshot>Steady.</Snapshot><Think>Vidéo 1 is steadier.</Think>{LABELS}"
 SECOND = "<Answer>TA=2, MQ=2, VQ=2, OA=2</Answer>"
 VERDICT = {"TA": 1, "MQ": 0, "VQ": 2, "OA": 1}
@@ -82,9 +85,8 @@ def test_a_run_through_gradio_client_and_through_plain_http(server: Server, clip
     check_run(list(job))
     check_run(job.outputs())
     check_run(answers(server, *calls.uploaded(server, clips), PROMPT))
-    check_one_turn(
-        calls.client(server).predict(*map(handle_file, clips), settings=ONE_TURN, **told)
-    )
+    program = calls.client(server)
+    check_one_turn(program.predict(*map(handle_file, clips), settings=ONE_TURN, **told))
     for settings in (ONE_TURN, json.dumps(ONE_TURN)):
         check_one_turn(answers(server, *calls.uploaded(server, clips), PROMPT, "", settings)[-1])
 
@@ -112,10 +114,12 @@ def test_bad_input_is_a_sentence(server: Server, clips: Clips, tmp_path: Path) -
         ((one, two, 7), "prompt must be a text"),
         ((one, two, "word " * 9000), "characters"),
         ((one, text, PROMPT), "Video 2: words.mp4 is a text file"),
-        ((one, two, PROMPT, "nobody"), "There is no judge 'nobody' here."),
+        (
+            (one, two, PROMPT, "nobody"),
+            "There is no judge 'nobody' here. Choose script, ",
+        ),
         ((one, two, PROMPT, "python:os:abort"), "There is no judge 'python:os:abort' here."),
         ((one, two, PROMPT, "", concat), '"Frames per call" must lie between 1 and 8; it is 12.'),
-        *(((one, two, PROMPT, "", given), sentence) for given, sentence in WRONG_SETTINGS[2:5]),
     ):
         check_refused(answers(server, *values)[-1], sentence)
 
@@ -135,9 +139,7 @@ def test_only_these_endpoints_are_offered_and_their_answers_described(server: Se
 
 
 def test_health(server: Server) -> None:
-    def found() -> Any:
-        return calls.client(server).predict(api_name="/health")
-
+    found = partial(calls.client(server).predict, api_name="/health")
     until(lambda: all(judge["status"] != "loading" for judge in found()["judges"]))
     names, gone = ("name", "label", "help", "range", "default"), "There is no folder missing."
     judges = ("script", "ready", ""), ("second", "ready", ""), ("missing", "no judge", gone)
@@ -155,18 +157,18 @@ def test_a_program_chooses_a_judge_by_name(server: Server, clips: Clips) -> None
     for name, judge, labels in ((None, "script", VERDICT), ("second", "second", second)):
         item = answers(server, *files, PROMPT, name)[-1]
         assert (item["stop"], item["judge"], item["labels"]) == ("answered", judge, labels)
-    choose = "There is no judge 'oracle' here. Choose script, second, missing"
-    refused = {"oracle": choose, "missing": "There is no folder missing."}
-    for name, said in refused.items():
-        check_refused(answers(server, *files, PROMPT, name)[-1], said)
+    missing = answers(server, *files, PROMPT, "missing")[-1]
+    check_refused(missing, "There is no folder missing.")
 
 
 def test_a_browser_cannot_choose_or_send_what_is_not_offered(server: Server, clips: Clips) -> None:
     """And what is shown stays as it is."""
-    sent: list[dict[str, object]] = [{"judge": "oracle"}]
+    files, sent = calls.uploaded(server, clips), [dict[str, object](judge="oracle")]
     sent += [{"temperature": each} for each in ("hot", ["0.7"], {"a": 1}, True, 1e300)]
     for more in sent:
-        told = calls.press_compare(server, *calls.uploaded(server, clips), PROMPT, **more)["data"]
+        event, inputs = calls.compare_inputs(server)
+        form = {**dict(zip(("first", "second"), files, strict=True)), "prompt": PROMPT, **more}
+        told = calls.act(server, event, [form.get(part["elem_id"]) for part in inputs])["data"]
         said = "There is no judge 'oracle'" if "judge" in more else 'The setting "Temperature" must'
         assert told[0].startswith(f"Not started. {said}")
         assert "ending" not in told[1]
@@ -226,25 +228,25 @@ def test_the_readme(language: str, program: str, server: Server) -> None:
     assert PRINTED[language] in done.stdout
 
 
-# Fits the schema; `test_settings` has the sentence of each setting
-WRONG_SETTINGS = [
+# `test_settings` has the sentence of each setting
+WRONG_SETTINGS: list[tuple[object, str]] = [
     *((each, NOT_AN_OBJECT) for each in ("max_turns=3", "[" * 10_000, "[3]")),
     ({"turns": 3}, "There is no setting 'turns'. There are protocol, window,"),
     ('{"max_turns": 33}', '"Turns" must lie between 1 and 32; it is 33.'),
     *((each, "") for each in ('{"seed": NaN}', f'{{"seed": 1{"0" * 5000}}}')),
 ]
-WRONG_TYPES: list[tuple[object, str]] = [(each, NOT_AN_OBJECT) for each in (7, [], True)]
-WRONG_TYPES += [({"max_turns": each}, f"; it is {each}.") for each in ([3], True, {"name": 1})]
+WRONG_SETTINGS += [(each, NOT_AN_OBJECT) for each in (7, [], True)]
+WRONG_SETTINGS += [({"max_turns": each}, f"; it is {each}.") for each in ([3], True, {"name": 1})]
 
 
 def test_settings_come_as_an_object_or_as_text_and_are_described_by_the_table() -> None:
     for nothing in (None, "", {}, "{}", {"max_turns": None, "window": "own", "protocol": ""}):
         assert resolve_settings(nothing) == Settings()
-    for given in ({"window": "2", "max_turns": 3.0}, '{"window": 2.0, "max_turns": "3"}'):
-        assert resolve_settings(given) == Settings(window=2, max_turns=3)
-    for given, sentence in (*WRONG_SETTINGS, *WRONG_TYPES):
+    for sent in ({"window": "2", "max_turns": 3.0}, '{"window": 2.0, "max_turns": "3"}'):
+        assert resolve_settings(sent) == Settings(window=2, max_turns=3)
+    for sent, sentence in WRONG_SETTINGS:
         with pytest.raises(BadInput, match=re.escape(sentence) or None):
-            resolve_settings(given)
+            resolve_settings(sent)
     described = settings_schema()["anyOf"][0]["properties"]
     assert list(described) == list(get_type_hints(Settings))
     for row in SETTINGS:
@@ -255,8 +257,7 @@ def test_settings_come_as_an_object_or_as_text_and_are_described_by_the_table() 
 
 PATHS = [
     *("/etc/passwd", "{folder}/server.log", "app.py", "{uploads}", "{link}", ""),
-    *("{uploads}/../../script.jsonl", "assets/examples/../../app.py", "file:///etc/passwd"),
-    *("concat:/etc/passwd", "data:video/mp4;base64,AAAA"),
+    *("{uploads}/../../script.jsonl", "file:///etc/passwd", "data:video/mp4;base64,AAAA"),
 ]
 PASSWORDS = file("/etc/passwd")
 SHAPES = ["/etc/passwd", {"path": "/etc/passwd"}, {"video": PASSWORDS}, [PASSWORDS]]
@@ -348,5 +349,47 @@ REFUSED += [(each, "is no uploaded file. Upload it first") for each in NO_VIDEOS
 
 def test_nothing_else_is_a_video(server: Server, clips: Clips) -> None:
     other = upload(server, clips[1])
-    for given, why in REFUSED:
-        check_refused(answers(server, given, other, PROMPT)[-1], f"Video 1 {why}")
+    for sent, why in REFUSED:
+        check_refused(answers(server, sent, other, PROMPT)[-1], f"Video 1 {why}")
+
+
+# -- the form of the page ------------------------------------------------------------------------
+
+DEFAULTS = {row.name: default_value(row) for row in SETTINGS}
+
+
+@pytest.mark.parametrize("row", SETTINGS, ids=lambda row: row.name)
+def test_a_form_offers_all_of_a_setting_once_with_default_and_help(row: Setting) -> None:
+    names, values = zip(*choices(row), strict=True)
+    assert default_value(row) in values
+    assert len(set(names)) == len(set(values)) == len(values)
+    assert (OWN_NAME, OWN) in choices(row)[:1] or row.default is not None
+    assert [row.parse(value) for value in values if value != OWN] == [*row.offered, *row.words]
+    only = [name for name in ("concat", "paired") if f"Only in {name}." in help_text(row)]
+    assert only == [row.protocol] * bool(row.protocol)
+
+
+def test_the_form_opens_with_the_default_settings_and_so_with_what_a_trace_leaves_open() -> None:
+    assert parse_settings(DEFAULTS) == Settings()
+    begun = with_defaults(Settings(temperature=0.3), make_protocol(Settings(), "concat"))
+    for name in ("window", "max_turns", "frames_per_call"):
+        unset: dict[str, Any] = {name: None}
+        form = form_values(replace(begun, **unset), ("concat",))
+        assert form == {**DEFAULTS, "temperature": "0.3"}
+
+
+@pytest.mark.parametrize("trained", [(), ("paired",), ("concat",), ("paired", "concat")], ids=str)
+@given(data=st.data())
+def test_a_form_gives_a_runs_settings_again(trained: Any, data: st.DataObject) -> None:
+    def begun(settings: Settings) -> Settings:
+        return with_defaults(settings, make_protocol(settings, chosen_protocol(settings, trained)))
+
+    offered = {row.name: [value for _, value in choices(row)] for row in SETTINGS}
+    drawn = {name: data.draw(st.sampled_from(values)) for name, values in offered.items()}
+    try:
+        run = begun(parse_settings(drawn))
+    except BadInput:
+        return  # more frames per call than the protocol allows
+    assert begun(parse_settings(form_values(run, trained))) == run
+    for default in (form_values(begun(Settings()), trained), form_values(Settings())):
+        assert parse_settings(default) == Settings()

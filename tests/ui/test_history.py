@@ -24,20 +24,11 @@ from tests.support.waiting import PATIENCE_S, until
 from tests.ui.support import handmade_runs
 from tests.ui.support.api import files
 from tests.ui.support.drawn_results import kinds, read_all, result, write_results
-from tests.ui.support.inside import (
-    ANNA,
-    ANNAS,
-    BERT,
-    BERTS,
-    BRANCH,
-    RUN,
-    Site,
-    run_until_stopped,
-)
-from tests.ui.support.saved_examples import PROMPT, write_example
+from tests.ui.support.inside import ANNA, ANNAS, BERT, BERTS, RUN, Site, run_until_stopped
+from tests.ui.support.saved_examples import PROMPT
 from vrthinker_core.errors import TraceError
 from vrthinker_core.storage import usable_folder
-from vrthinker_core.traces import load, to_json
+from vrthinker_core.traces import to_json
 from vrthinker_core.types import Preference, Verdict, Vote
 from vrthinker_core.types.events import Event, TurnEnded
 from vrthinker_core.ui import history as module
@@ -95,36 +86,21 @@ TAGS = '<meta\n property="og:title"\n content="Gradio" /><meta name="twitter:tit
 GRADIO_HEAD = f'<meta charset="utf-8" />{TAGS}{SCRIPT}'
 
 
-def tags_of(text: str) -> dict[str, str]:
-    """The tags that a preview is made of; each stands once."""
-    found = re.findall(r'<meta\s[^>]*?"((?:og|twitter):\w+)"\s*content="([^"]*)"', text)
-    assert len(dict(found)) == len(found)
-    return {name: html.unescape(value) for name, value in found}
-
-
-@pytest.fixture(scope="module")
-def links(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two examples, one of them with a hostile prompt."""
-    folder = tmp_path_factory.mktemp("examples")
-    write_example(folder / "a-block")
-    path = write_example(folder / "b-block") / "trace.json"
-    trace = load(path)
-    path.write_bytes(to_json(replace(trace, started=replace(trace.started, prompt=NASTY))))
-    return folder
-
-
 @pytest.fixture
-def site(links: Path, tmp_path: Path) -> Site:
-    return Site(tmp_path, examples=links, head=GRADIO_HEAD)
+def site(examples: Path, tmp_path: Path) -> Site:
+    return Site(tmp_path, examples=examples, head=GRADIO_HEAD)
 
 
 def tags(site: Site, trace: str = "", **headers: str) -> dict[str, str]:
-    """The tags of a page with Gradio's head, whose scripts stay as they are."""
+    """The preview of a page with Gradio's head, whose scripts stay; each of its tags stands once."""
     query = {"trace": trace} if trace else {}
     text = site.client().get("/", params=query, headers=headers).text
     assert SCRIPT in text
     assert "<script>alert" not in text
-    return tags_of(text.replace(SCRIPT, ""))
+    meta = r'<meta\s[^>]*?"((?:og|twitter):\w+)"\s*content="([^"]*)"'
+    found = re.findall(meta, text.replace(SCRIPT, ""))
+    assert len(dict(found)) == len(found)
+    return {name: html.unescape(value) for name, value in found}
 
 
 def test_the_page_has_a_title_a_description_and_a_picture_of_its_own(site: Site) -> None:
@@ -147,7 +123,8 @@ def test_a_link_shows_verdict_prompt_and_a_deciding_frame(site: Site) -> None:
     with Image.open(io.BytesIO(site.client().get(found["og:image"]).content)) as image:
         assert image.format == "JPEG"
     assert JUDGED not in site.client(vote_first="on").get("/?trace=a-block").text
-    hostile = tags(site, "b-block")
+    prompted = replace(RUN, started=replace(RUN.started, prompt=NASTY))
+    hostile = tags(site, site.history.share("0" * 24, prompted))
     assert hostile["og:title"] == found["og:title"]
     assert '"><script>alert(1)</script> <meta property=' in hostile["og:description"]
     assert len(hostile["og:description"]) < 300
@@ -207,24 +184,6 @@ def kept_videos(folder: Path) -> list[int]:
 
 def file_names(folder: Path) -> set[str]:
     return {path.name for path in files(folder)}
-
-
-def test_every_run_of_a_visit_is_listed_and_opens_after_a_restart(tmp_path: Path) -> None:
-    site = Site(tmp_path)
-    first = site.run()
-    until(lambda: site.listed() == [JUDGED])
-    site.run()
-    until(lambda: site.listed() == [JUDGED] * 2)
-    site.sessions.close()
-    site.history.keep(ANNA, BRANCH)
-    again = Site(tmp_path)
-    assert again.listed("name")[-1] == first.kept, "the latest stands first"
-    assert again.listed("over") == [True] * 3
-    assert again.listed("branch") == ["From turn 3, with frames 4, 9", "", ""]
-    trace, videos = again.history.open(ANNA, first.kept)
-    assert trace == RUN
-    assert sorted(path.read_bytes() for path in videos) == [b"a.mp4", b"b.mp4"]
-    assert all(path.exists() for path in first.files), "nobody's file is moved"
 
 
 def test_nobody_sees_opens_or_deletes_the_run_of_another(tmp_path: Path) -> None:

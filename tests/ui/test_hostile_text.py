@@ -93,15 +93,12 @@ def check_page_works(page: Page) -> None:
     page.keyboard.press("Escape")
 
 
-SET_TEXT = "(box, text) => { box.value = text; box.dispatchEvent(new Event('input')); }"
-"""Sets characters that cannot be typed."""
-
-
 def test_prompt_and_replies(server: Server, open_watched: Open, clips: Clips) -> None:
     page = open_watched(server.url)
     steps.fill(page, clips)
     prompt = page.locator("#prompt textarea")
-    prompt.evaluate(SET_TEXT, f"{MARKUP}{CONTROL}{INVISIBLE}\0\ud800")
+    set_text = "(box, text) => { box.value = text; box.dispatchEvent(new Event('input')); }"
+    prompt.evaluate(set_text, f"{MARKUP}{CONTROL}{INVISIBLE}\0\ud800")  # which none can type
     page.locator("#go").click()
     steps.wait_for(page, "Finished after 3 turns")
     assert prompt.input_value().startswith(f"{MARKUP}{CONTROL}{INVISIBLE}\0")
@@ -166,8 +163,7 @@ def test_links_addresses_and_file_names(server: Server, open_watched: Open, clip
 
 # -- a stranger's trace --------------------------------------------------------------------------
 
-CHECKED = {"dialect", "format", "settings", "stop"}
-"""Fields whose values are validated when a trace is read."""
+CHECKED = {"dialect", "format", "settings", "stop"}  # fields that are checked when it is read
 
 
 def with_text(value: Any, path: str, text: str) -> Any:
@@ -201,10 +197,7 @@ def hostile_trace(text: str) -> Trace:
 
 def large_trace() -> Trace:
     trace = handmade_runs.three_turns(judge="J" * 10**5, prompt=LARGE, notes=(LARGE,))
-    said = {
-        "completion": handmade_runs.completion(LARGE, 4096),
-        "reply": Reply(LARGE, *[LARGE] * 2),
-    }
+    said = {"completion": handmade_runs.completion(LARGE, 4096), "reply": Reply(*[LARGE] * 3)}
     first = replace(trace.turns[0], told=LARGE, **said)
     end = Finished(StopReason.FAILED, error=LARGE)
     return replace(trace, turns=(first, *trace.turns[1:]), finished=end)
@@ -225,9 +218,7 @@ def missing(page: Page, selector: str, expected: Sequence[str]) -> list[str]:
     return [text[:60] for text in expected if text not in shown]
 
 
-def test_a_strangers_trace(
-    server: Server, open_watched: Open, open_file: Open, tmp_path: Path
-) -> None:
+def test_strange_trace(server: Server, open_watched: Open, open_file: Open, tmp_path: Path) -> None:
     trace, path = hostile_trace(f"{MARKUP}{CONTROL}{INVISIBLE}\0"), tmp_path / "hostile.json"
     headed = [judge_line(trace.started.judge), *trace.started.notes]
     page = open_watched(server.url)

@@ -3,12 +3,14 @@
 import asyncio
 import base64
 import importlib.metadata
+import itertools
 import json
 import shutil
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 from urllib.parse import quote
 
 import pytest
@@ -72,15 +74,11 @@ def test_only_these_tools_are_offered_and_each_parameter_is_described(server: Se
 
     tools, *others = with_session(server, list_all)
     assert ([tool.name for tool in tools], others) == (["compare", "health"], [[], []])
-    assert all(len(tool.description) > 40 for tool in tools)
-    taken, nothing = (tool.inputSchema for tool in tools)
-    assert nothing["properties"] == {}
-    assert list(taken["properties"]) == ["video1", "video2", "prompt", "judge", "settings"]
-    assert taken["required"] == ["video1", "video2", "prompt"]
-    for name, told in taken["properties"].items():
-        assert told["description"].endswith(".")
-        kinds = {kind["type"] for kind in told.get("anyOf", [told])}
-        assert kinds == ({"object", "string", "null"} if name == "settings" else {"string"})
+    taken, nothing = (tool.inputSchema["properties"] for tool in tools)
+    assert nothing == {}
+    assert list(taken) == ["video1", "video2", "prompt", "judge", "settings"]
+    assert all(told["description"].endswith(".") for told in taken.values())
+    assert ask(server, "GET", "gradio_api/mcp/sse") == (404, api.NO_SSE), "one way of transport"
 
 
 def test_a_video_can_be_given_in_every_way(server: Server, clips: Clips, tmp_path: Path) -> None:
@@ -97,7 +95,6 @@ def test_a_video_can_be_given_in_every_way(server: Server, clips: Clips, tmp_pat
 
 
 def test_settings_reach_the_run_and_bad_input_is_a_sentence(server: Server, clips: Clips) -> None:
-    """MCP itself refuses what does not fit the schema."""
     videos = [upload(server, clip) for clip in clips]
     for settings in (test_api.ONE_TURN, json.dumps(test_api.ONE_TURN)):
         test_api.check_one_turn(compare(server, *videos, settings=settings))
@@ -105,10 +102,6 @@ def test_settings_reach_the_run_and_bad_input_is_a_sentence(server: Server, clip
         check_refused(compare(server, *videos, settings=settings), sentence)
     check_refused(compare(server, *videos, judge="python:os:abort"), "There is no judge")
     check_refused(compare(server, f"file={EVIL['path']}", videos[1]), "no uploaded file")
-    for settings, _ in test_api.WRONG_TYPES:
-        is_error, text = call(server, *videos, settings=settings)
-        assert (is_error, "Traceback" in text) == (True, False)
-        assert text.startswith("Input validation error: ")
 
 
 EVILS: list[dict[str, Any]] = [{"video1": EVIL}, {"prompt": EVIL}, {"more": EVIL}]
@@ -124,22 +117,6 @@ def test_no_file_is_uploaded(server: Server, clips: Clips) -> None:
     assert sorted(files(server.folder)) == before
 
 
-def refusal(server: Server, path: str, body: bytes | None, **headers: str) -> tuple[int, str]:
-    return ask(
-        server, "GET" if body is None else "POST", f"gradio_api/mcp{path}", body or b"", **headers
-    )
-
-
-def test_the_origin_guard_covers_the_tools(server: Server) -> None:
-    """And only one way of transport is offered."""
-    foreign = "http://evil.example", "null", server.url[:-1].replace("127.0.0.1", "localhost")
-    for path in ("", "/", "/http/", "/schema", "/sse", "/messages/"):
-        for body in (None, b"{}"):
-            assert refusal(server, path, body, Host="evil.example")[0] == 400
-            assert {refusal(server, path, body, Origin=each)[0] for each in foreign} == {403}
-    assert refusal(server, "/sse", None) == (404, api.NO_SSE)
-
-
 @pytest.mark.usefixtures("server")
 def test_a_disconnect_frees_the_judge(endless: Server, clips: Clips) -> None:
     first, second = (upload(endless, clip) for clip in clips)
@@ -152,7 +129,8 @@ def test_a_disconnect_frees_the_judge(endless: Server, clips: Clips) -> None:
         pending.cancel()
 
     with_session(endless, cancel_while_judging)
-    until(lambda: client(endless).predict(api_name="/health")["judging"] == 0)
+    program = client(endless)
+    until(lambda: program.predict(api_name="/health")["judging"] == 0)
     (folder,) = endless.folder.glob("vr-thinker-page-*/records")
     until(lambda: not any(folder.iterdir()))
 
@@ -195,9 +173,7 @@ def test_a_package_unfit_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         monkeypatch.syspath_prepend(fake_package(tmp_path / version, version))
         assert api.why_no_mcp() == api.WRONG_VERSION.format(version)
 
-    def missing(name: str) -> str:
-        raise importlib.metadata.PackageNotFoundError(name)
-
+    missing = Mock(side_effect=importlib.metadata.PackageNotFoundError)
     monkeypatch.setattr(importlib.metadata, "version", missing)
     assert api.why_no_mcp() == api.NOT_INSTALLED
 
@@ -209,8 +185,8 @@ def test_a_page_whose_mcp_is_broken_says_so(tmp_path: Path) -> None:
     server = Server(tmp_path, write_script(judge, [test_api.END]), variables=variables)
     try:
         assert client(server).predict(api_name="/health")["status"] == "ready"
-        for path in ("", "/", "/sse"):
-            assert refusal(server, path, b"{}") == refusal(server, path, None) == (404, sentence)
+        for method, path in itertools.product(("GET", "POST"), ("", "/", "/sse")):
+            assert ask(server, method, f"gradio_api/mcp{path}") == (404, sentence)
         assert sentence in server.log.read_text().splitlines()
     finally:
         server.stop()

@@ -1,6 +1,7 @@
 """The judge's line: who begins, who waits, who is refused, and what nobody collects."""
 
 import json
+import time
 import urllib.request
 from pathlib import Path
 
@@ -59,35 +60,35 @@ def test_a_run_whose_judge_is_still_loading_lets_others_pass_and_keeps_its_place
     assert [run for run in ("c", "a") if queue.take(run)] == ["a"]
 
 
-def counts(server: Server) -> tuple[int, int]:
-    """How many comparisons run, and how many wait."""
-    found = api.client(server).predict(api_name="/health")
-    return found["judging"], found["waiting"]
-
-
 def events(server: Server, trigger: str, of: str | None = None) -> list[int]:
     """The page's events with outputs that such a trigger sets off, on a component of that type."""
     page = api.config(server)
     types = {part["id"]: part["type"] for part in page["components"]}
-    pairs = [(event, target) for event in page["dependencies"] for target in event["targets"]]
-    found = [event for event, (part, name) in pairs if (name, types.get(part)) == (trigger, of)]
-    return [event["id"] for event in found if event["outputs"]]
+    told = [event for event in page["dependencies"] if event["outputs"]]
+    pairs = [(event["id"], *target) for event in told for target in event["targets"]]
+    return [event for event, part, how in pairs if (how, types.get(part)) == (trigger, of)]
 
 
-def test_a_full_line_holds_up_nothing_and_forgotten_calls_leave(
-    serve: Serve, examples: Path, clips: Clips
-) -> None:
+def test_a_full_line_holds_up_nothing(serve: Serve, examples: Path, clips: Clips) -> None:
     options = ("--waiting", str(WAITING), "--examples", str(examples))
     server = serve([ENDLESS], *options, protocol="paired", pause=0.4)
     values, (compare, inputs) = [*api.uploaded(server, clips), PROMPT], api.compare_inputs(server)
     (folder,) = server.folder.glob("vr-thinker-page-*")
+    program = api.client(server)  # made once: it reads all of the page's configuration
+
+    def counts() -> tuple[int, int]:
+        """How many comparisons run, and how many wait; asked for a few times a second."""
+        time.sleep(0.3)
+        found = program.predict(api_name="/health")
+        return found["judging"], found["waiting"]
+
     with urllib.request.urlopen(api.begin(server, *values), timeout=PATIENCE_S) as stream:
         words_of_the_judge = (line for line in stream if b"on and on" in line)
         assert next(words_of_the_judge)
         api.join(server, compare, [*values, *[None] * (len(inputs) - 3)], "nobody's page")
         for _ in range(WAITING):
             api.begin(server, *values)
-        until(lambda: counts(server) == (1, WAITING))
+        until(lambda: counts() == (1, WAITING))
         body = json.dumps({"data": values}).encode()
         status, said = api.ask(server, "POST", "gradio_api/call/compare", body)
         assert (status, words.BUSY in said) == (503, True)
@@ -98,7 +99,7 @@ def test_a_full_line_holds_up_nothing_and_forgotten_calls_leave(
         for event in events(server, "upload", of="video"):
             arrived = api.act(server, event, [api.file(api.upload(server, clips[0]))])
             assert arrived["data"], "a video arrives"
-        assert counts(server)[1] > 0, "all this while others wait"
-        until(lambda: counts(server) == (1, 0))
+        assert counts()[1] > 0, "all this while others wait"
+        until(lambda: counts() == (1, 0))
         assert next(words_of_the_judge), "a call that is collected goes on"
-    until(lambda: counts(server) == (0, 0) and not api.files(folder / "records"))
+    until(lambda: counts() == (0, 0) and not api.files(folder / "records"))

@@ -20,7 +20,7 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
-from starlette.routing import Route
+from starlette.routing import Mount, Route
 from starlette.testclient import TestClient
 from starlette.types import Message, Receive, Scope, Send
 from starlette.websockets import WebSocketDisconnect
@@ -36,6 +36,7 @@ from vrthinker_core.ui.security import (
     OpenPagesMiddleware,
     OriginGuardMiddleware,
     RequestLimitsMiddleware,
+    SubPathMiddleware,
 )
 
 CALL, UPLOAD = "/gradio_api/queue/join", "/gradio_api/upload"
@@ -163,10 +164,20 @@ def test_what_fails_is_answered_with_a_sentence_but_a_client_that_leaves_is_no_f
     assert (client.status, client.answer[-1:]) == (500, b".")
 
 
-def answer(names: Sequence[str] = (), **headers: str) -> Any:
-    guard = Middleware(OriginGuardMiddleware, names=names)
-    app = Starlette(routes=[Route("/", lambda _: PlainTextResponse("in"))], middleware=[guard])
-    return TestClient(app).get("/", headers=headers)
+def answer(path: str = "/", root: str = "", names: Sequence[str] = (), **headers: str) -> Any:
+    """What comes back through the guard, below `root`; its text is the path that the page sees."""
+    middleware = [
+        Middleware(SubPathMiddleware, root=root),
+        Middleware(OriginGuardMiddleware, names=names, root=root),
+    ]
+
+    def told(request: Request) -> PlainTextResponse:
+        return PlainTextResponse(request.url.path)
+
+    mount = Mount("/mount", routes=[Route("/x", told)])
+    app = Starlette(routes=[Route("/", told), mount], middleware=middleware)
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return TestClient(app).get(path, headers={"host": HERE, **named})
 
 
 HERE = "127.0.0.1:7860"
@@ -182,21 +193,47 @@ def test_only_own_hosts_and_origins_pass() -> None:
     for host in (*FOREIGN, "", "[", "::1"):
         assert answer(host=host).status_code == 400
     for origin in (*ORIGINS, "", "http://127.0.0.1:7860.evil.example"):
-        assert answer(host=HERE, origin=origin).status_code == 403
+        assert answer(origin=origin).status_code == 403
     named = {"host": "demo.example", "origin": "https://demo.example"}
-    assert answer(["demo.example"], **named).status_code == 200, "a further name of the server"
-    assert answer(["demo.example"], host="other.example").status_code == 400
-    policy = answer(host=HERE).headers["content-security-policy"]  # for what the browser fetches
+    assert answer(names=["demo.example"], **named).status_code == 200, (
+        "a further name of the server"
+    )
+    assert answer(names=["demo.example"], host="other.example").status_code == 400
+    policy = answer().headers["content-security-policy"]  # for what the browser fetches
     assert "default-src 'self'" in policy
     assert "http" not in policy
 
 
+def test_a_proxy_that_rewrites_host_needs_a_name() -> None:
+    def status(path: str = "/", root: str = "", **headers: str) -> int:
+        return answer(path, root, ["judge.example"], **headers).status_code
+
+    public, own = {"x_forwarded_host": "judge.example"}, {"origin": "https://judge.example"}
+    assert (status(**public, **own), status(**public, origin="https://evil.example")) == (200, 403)
+    assert status(**own) == 403, "no proxy has named it"
+    unknown = {"x_forwarded_host": "other.example", "origin": "https://other.example"}
+    assert "--name other.example" in answer(**unknown).text
+    assert (status(**unknown), status("/mount/x", **unknown)) == (400, 403)
+    assert status("/mount/x", x_forwarded_host="other.example") == 200, "as ever"
+    assert status(root="https://judge.example/page", **own) == 200, "its whole address was given"
+
+
+def test_requests_have_one_path_whatever_the_proxy_does() -> None:
+    for path in ("/mount/x", "/page/mount/x"):
+        for root in ("/page", "https://judge.example/page"):
+            assert answer(path, root).text == "/page/mount/x"
+    assert answer("/page/", "/page").text == answer("/", "/page").text == "/page/"
+    assert answer("/page", "/page").url.path == "/page/"
+    assert answer("/pages", "/page").status_code == 404
+
+
 def test_a_foreign_page_gets_and_starts_nothing(answering: Server) -> None:
     calls = "queue/join", "run/predict", "call/compare", "cancel", "component_server", "upload"
-    requests = [
-        ("GET", path) for path in ("", "config", "gradio_api/info", "gradio_api/heartbeat/x")
-    ]
+    pages = "", "config", "gradio_api/info", "gradio_api/heartbeat/x"
+    requests = [("GET", path) for path in pages]
     requests += [("POST", f"gradio_api/{call}") for call in calls]
+    tools = "", "/", "/http/", "/schema", "/sse", "/messages/"
+    requests += [(way, f"gradio_api/mcp{path}") for path in tools for way in ("GET", "POST")]
     for method, path in (*requests, ("POST", f"runs/{'0' * 24}/link"), ("DELETE", "history")):
         assert ask(answering, method, path, b"{}", Origin="http://evil.example")[0] == 403
         assert ask(answering, method, path, b"{}", Host="evil.example")[0] == 400
@@ -254,52 +291,35 @@ def test_a_stream_of_no_known_session_ends_without_a_traceback(answering: Server
     assert "Traceback" not in answering.log.read_text()
 
 
-def test_a_page_is_open_while_it_holds_a_stream() -> None:
-    pages, looks = Counter[str](), list[dict[str, int]]()
-
-    async def hold() -> None:
-        async def stream(*_: Any) -> None:
-            await ended.wait()
-
-        ended, guarded = asyncio.Event(), OpenPagesMiddleware(stream, pages)
-        scope = {"type": "http", "path": HEARTBEAT_PATH + "anna"}
-        held = [asyncio.create_task(guarded(scope, None, None)) for _ in range(2)]
-        await asyncio.sleep(0)
-        for leave in (held[0].cancel, ended.set):
-            looks.append(dict(pages))
-            leave()
-            await asyncio.wait(held, return_when=asyncio.FIRST_COMPLETED)
-            held = [task for task in held if not task.done()]
-        looks.append(dict(pages))
-
-    run_in_thread(hold())
-    assert looks == [{"anna": 2}, {"anna": 1}, {}]
-
-
-def test_a_websocket_holds_gradios_stream_until_it_is_closed() -> None:
+def test_a_page_is_open_while_it_holds_a_stream_or_the_websocket_in_its_place() -> None:
     """A browser opens six connections to a server: six open pages would leave none for Stop."""
-    pages, ends = Counter[str](), list[str]()
+    pages, ends, looks = Counter[str](), list[str](), list[dict[str, int]]()
 
-    async def beats() -> AsyncIterator[str]:
+    async def beats(name: str) -> AsyncIterator[str]:
+        looks.append(dict(pages))
         try:
-            while True:
+            while name == "anna":
                 yield "data: ALIVE\n\n"
                 await asyncio.sleep(0.01)
         finally:
-            ends.append("the stream has ended, as Gradio notices it")
+            ends.append(name)  # as Gradio notices it
 
     async def heartbeat(request: Request) -> Response:
-        known = request.path_params["name"] != "bert"
-        return StreamingResponse(beats()) if known else PlainTextResponse("Who?", 404)
+        name = request.path_params["name"]
+        return PlainTextResponse("", 404) if name == "bert" else StreamingResponse(beats(name))
 
     middleware = [Middleware(OpenPagesMiddleware, pages=pages)]
     routes = [Route(HEARTBEAT_PATH + "{name}", heartbeat)]
     client = TestClient(Starlette(routes=routes, middleware=middleware))
     with client.websocket_connect(HEARTBEAT_PATH + "anna"):
-        until(lambda: "anna" in pages)
-        assert not ends
-    until(lambda: "anna" not in pages)
-    assert len(ends) == 1
+        with client.websocket_connect(HEARTBEAT_PATH + "anna"):
+            until(lambda: pages == {"anna": 2})
+        until(lambda: pages == {"anna": 1})
+        assert len(ends) == 1
+    until(lambda: not pages)
+    assert ends == ["anna"] * 2
+    assert client.get(HEARTBEAT_PATH + "cleo").status_code == 200
+    assert looks[-1] == {"cleo": 1}, "as long as its stream"
     with pytest.raises(WebSocketDisconnect), client.websocket_connect(HEARTBEAT_PATH + "bert"):
         pass
     assert not pages
@@ -307,11 +327,9 @@ def test_a_websocket_holds_gradios_stream_until_it_is_closed() -> None:
 
 # -- the process ---------------------------------------------------------------------------------
 
-ANSWER = "<Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
-
 
 def test_a_space_answers_under_each_of_its_names(tmp_path: Path) -> None:
-    judge = write_script(tmp_path / "script.jsonl", [ANSWER])
+    judge = write_script(tmp_path / "script.jsonl", [])
     names = {"you-demo.hf.space": 200, "demo.example": 200, "evil.example": 400}
     variables = {"SPACE_HOST": "you-demo.hf.space, demo.example"}
     space = Server(tmp_path, judge, variables=variables, forked=True)

@@ -20,16 +20,8 @@ from tests.ui.support.api import files
 from tests.ui.support.inside import BRANCH, RUN, finish_at_once, make_sessions, run_until_stopped
 from vrthinker_core.errors import BackendFailed
 from vrthinker_core.traces import from_json, to_json
-from vrthinker_core.types import Settings, Side, VideoPair
-from vrthinker_core.types.events import (
-    Event,
-    Finished,
-    FramesShown,
-    StopReason,
-    Swapped,
-    TextArrived as Text,
-    Trace,
-)
+from vrthinker_core.types import Settings, Side, StopReason, Trace, VideoPair
+from vrthinker_core.types.events import Event, Finished, FramesShown, Swapped, TextArrived as Text
 from vrthinker_core.types.progress import Pace
 from vrthinker_core.ui.history import SavedRun
 from vrthinker_core.ui.page import give_back_memory
@@ -55,9 +47,7 @@ def job(tmp_path: Path) -> RunJob:
     return RunJob(PAIR, Settings(), tmp_path / "trace.json", tmp_path / "stop")
 
 
-def start(
-    job: RunJob, run_job: JobRunner, queue: JudgeQueue | None = None, first: RunState | None = None
-) -> BackgroundRun:
+def start(job: RunJob, run_job: JobRunner, queue: Any = None, first: Any = None) -> BackgroundRun:
     run = BackgroundRun(job, run_job, queue or JudgeQueue(), first)
     run.start()
     return run
@@ -194,9 +184,8 @@ def shown(sessions: Sessions, page: str, owner: str = "", run: ShownRun | None =
 
 
 def replayed(sessions: Sessions, page: str, trace: Trace = RUN, owner: str = "") -> ShownRun:
-    return sessions.start_replay(
-        sessions.get(page), SavedRun(trace, kept=owner and page), owner=owner
-    )
+    session, saved = sessions.get(page), SavedRun(trace, kept=owner and page)
+    return sessions.start_replay(session, saved, owner=owner)
 
 
 @pytest.mark.parametrize("end", ["closed", "another run", "as it waits", "unfollowed"])

@@ -41,6 +41,7 @@ THOUGHT = "I wonder about the ball. "
 TOLD = both_orders(trace=runs.telling_probabilities(THOUGHT))
 OPENING, ANSWERED = three_turns().turns[0], Finished(StopReason.ANSWERED, WHOLE)
 ORIGIN, NOTHING = Origin("A ball pans.", "by hand", types.Settings()), Any
+BOTH = ["#16", "#48"]
 
 
 def image_of(frame: types.Thumbnail) -> view.Picture:
@@ -116,9 +117,7 @@ ENDS = [
 
 
 @pytest.mark.parametrize(("finished", "headline", "labels", "caveats"), ENDS)
-def test_a_verdict_is_shown_as_far_as_it_was_given(
-    finished: Finished, headline: str, labels: list[str], caveats: int
-) -> None:
+def test_no_label_is_invented(finished: Finished, headline: str, labels: Any, caveats: int) -> None:
     """What the judge left open is not filled in, and what ended the run keeps its turns."""
     trace = replace(three_turns(), finished=finished)
     shown, item = page_of(trace), item_of(trace)
@@ -247,14 +246,12 @@ def test_a_flip_has_no_winner_and_every_tile_stands_on_the_persons_sides() -> No
             assert one == two[::-1]
 
 
-UNCHECKED = [
-    (Finished(StopReason.CANCELLED), "Order not checked: the run was stopped."),
-    (Finished(StopReason.FAILED, error="It broke."), "Order not checked: It broke."),
-    (None, ""),
-]
+BROKEN = Finished(StopReason.FAILED, error="It broke.")
 
 
-@pytest.mark.parametrize(("finished", "why"), UNCHECKED)
+@pytest.mark.parametrize(
+    ("finished", "why"), [(None, ""), (BROKEN, "Order not checked: It broke.")]
+)
 def test_without_a_second_verdict_the_first_one_stands(finished: Finished | None, why: str) -> None:
     trace = replace(FLIP, swapped=replace(FLIP.swapped, finished=finished))
     shown, item = page_of(trace), item_of(trace)
@@ -331,88 +328,70 @@ def test_outside_its_scope_no_label_reaches_anybody() -> None:
 
 COUNTED = "TA (#16, #48): video 1 has {} wrong, video 2 has {} wrong, so neither is better.\n"
 NEITHER = "OA: " + "".join(f"neither leads on the {each}, " for each in view.OVERALL_TOPICS)
-FACTS = {"Count": "one", "Colour": "red", "Shape": "cube", "Direction": "left"}
-MISSES = ("count", "two"), ("colour", "blue"), ("shape", "ring")
-MISSING = [
-    f"Second thing's {kind} {it}: video 1 {it}, as asked; video 2 none." for kind, it in MISSES
-]
+ASKED = {"Count": "one", "Colour": "red", "Shape": "cube", "Direction": "left"}
 
 
 def facts(**wrong: str) -> str:
     """What nano notes of a scene, with what video 2 gets wrong."""
     told = []
-    for kind, asked in FACTS.items():
+    for kind, asked in ASKED.items():
         noted = f"{wrong[kind]}, not as asked" if kind in wrong else f"{asked}, as asked"
         told.append(f"{kind} {asked}: video 1 {asked}, as asked; video 2 {noted}.\n")
     return "".join(told) + COUNTED.format("no fact", "one fact" if wrong else "no fact")
 
 
-def reasons(think: str, label: Preference) -> dict[str, Any]:
-    """What the cards quote, and the frames that they name."""
-    verdict = replace(WHOLE, TA=label)
-    last = runs.answering(1, pairs([16, 48]), verdict)
-    turn = replace(last, reply=replace(last.reply, think=think))
-    chips = page_of(Trace(started(), (turn,), Finished(StopReason.ANSWERED, verdict)))["verdict"]
-    return {chip["name"]: (chip["reason"], chip["frames"]) for chip in chips["chips"]}
-
-
-DECIDING = [
-    ({"Colour": "black"}, "Video 2's cube is black; the prompt says red.", 1),
-    ({"Count": "three"}, "Video 2 shows three cubes; the prompt says one.", 1),
-    ({"Shape": "ball"}, "Video 2 shows one ball; the prompt says cube.", 1),
-    ({"Direction": "right"}, "Video 2's cube moves right; the prompt says left.", 2),
+MISSING = "".join(
+    f"Second thing's {kind} {it}: video 1 {it}, as asked; video 2 none.\n"
+    for kind, it in (("count", "two"), ("colour", "blue"), ("shape", "ring"))
+)
+OTHER = "ideo 2 gets the colour wrong, so video 1 is better."
+FIRST, SECOND, TIE = Preference.FIRST, Preference.SECOND, Preference.TIE
+QUOTED = [
+    (facts(Colour="black"), FIRST, "Video 2's cube is black; the prompt says red.", ["#16"]),
+    (facts(Count="three"), FIRST, "Video 2 shows three cubes; the prompt says one.", ["#16"]),
+    (facts(Shape="ball"), FIRST, "Video 2 shows one ball; the prompt says cube.", ["#16"]),
+    (facts(Direction="right"), FIRST, "Video 2's cube moves right; the prompt says left.", BOTH),
+    *((facts(Colour="black"), label, "", BOTH) for label in (SECOND, TIE)),
+    (COUNTED.format("no fact", "one fact"), FIRST, "", BOTH),
+    (facts(), TIE, "Both videos show what the prompt says.", BOTH),
+    (MISSING + facts(), FIRST, "Video 2 shows no blue rings.", ["#16"]),
+    (f"{facts()}TA: v{OTHER}\n", FIRST, f"V{OTHER}", []),
 ]
 
 
-@pytest.mark.parametrize(("wrong", "said", "frames"), DECIDING)
-def test_of_a_scene_the_deciding_fact_is_quoted(
-    wrong: dict[str, str], said: str, frames: int
-) -> None:
-    told = reasons(facts(**wrong), Preference.FIRST)
-    assert told["Text alignment"] == (said, ["#16", "#48"][:frames])
-    for label in (Preference.SECOND, Preference.TIE):
-        told = reasons(facts(**wrong), label)
-        assert told["Text alignment"][0] == "", "its facts do not say so"
-
-
-def test_a_thing_that_is_missing_and_no_difference_at_all() -> None:
-    alone = reasons(COUNTED.format("no fact", "one fact"), Preference.FIRST)
-    assert alone["Text alignment"][0] == "", "it did not write which"
-    told = reasons(facts() + NEITHER, Preference.TIE)
-    assert told["Text alignment"][0] == "Both videos show what the prompt says."
-    assert told["Overall"][0] == "It found no difference in prompt, picture or motion."
-    told = reasons("\n".join([*MISSING, facts() + NEITHER]), Preference.FIRST)
-    assert told["Text alignment"][0] == "Video 2 shows no blue rings."
-    other = "ideo 2 gets the colour wrong, so video 1 is better."
-    told = reasons(f"{facts()}TA: v{other}", Preference.FIRST)
-    assert told["Text alignment"][0] == f"V{other}"
+@pytest.mark.parametrize(("think", "label", "said", "frames"), QUOTED)
+def test_the_deciding_fact_is_quoted(think: str, label: Preference, said: str, frames: Any) -> None:
+    """Nothing is, where its facts do not say so, or it did not write which decided."""
+    verdict = replace(WHOLE, TA=label)
+    last = runs.answering(1, pairs([16, 48]), verdict)
+    turn = replace(last, reply=replace(last.reply, think=think + NEITHER))
+    shown = page_of(Trace(started(), (turn,), Finished(StopReason.ANSWERED, verdict)))
+    chips = {chip["name"]: (chip["reason"], chip["frames"]) for chip in shown["verdict"]["chips"]}
+    assert chips["Text alignment"] == (said, frames)
+    assert chips["Overall"][0] == "It found no difference in prompt, picture or motion."
 
 
 def test_a_tile_says_how_it_came_and_whether_the_reasoning_names_it() -> None:
     """The whole thought of the answer counts; a part of a branch may be a person's choice."""
     first, second, last = three_turns().turns
     thought = "At 16 all is well. #99 is none. VQ: frame 30 jumps in 2 s, so video 1 is better."
-    told = replace(last, reply=replace(last.reply, think=thought))
-    trace = replace(three_turns(), turns=(first, second, told))
-    marks = {"16": ["given", "named"], "30": ["requested", "named"]}
-
-    def came(trace: Trace) -> dict[str, list[str]]:
-        tiles = [tile for turn in page_of(trace)["turns"] for tile in turn["tiles"]]
-        return {tile["label"].removeprefix("#"): tile["marks"] for tile in tiles}
-
-    assert {name: came(trace)[name] for name in ("16", "48", "30", "90", "62")} == {
-        **marks, "48": ["given"], "90": ["requested"], "62": ["requested"],
-    }  # fmt: skip
-    branch = Branch(ORIGIN, 3, frames=(56, 58))
+    last = replace(last, reply=replace(last.reply, think=thought))
+    whole = replace(three_turns(), turns=(first, second, last))
+    branch = started(branch=Branch(ORIGIN, 3, frames=(56, 58)))
     other = replace(first, reply=replace(first.reply, wants=None))
-    branched = replace(trace, turns=(other, second, told), started=started(branch=branch))
-    assert [came(branched)[name] for name in ("16", "90", "62")] == [
-        ["given", "named"], ["chosen"], ["requested"],
-    ]  # fmt: skip
-    cut = replace(trace, finished=Finished(StopReason.CANCELLED))
-    assert came(cut)["16"] == came(OUTSIDE)["16"] == ["given"], "no verdict, no reasoning for it"
-    hidden = view.hide_verdict(page_of(trace))
-    assert "named" not in json.dumps(hidden)
+    branched = replace(whole, turns=(other, second, last), started=branch)
+
+    def came(trace: Trace, *numbers: int) -> list[str]:
+        tiles = [tile for turn in page_of(trace)["turns"] for tile in turn["tiles"]]
+        marks = {tile["label"]: " ".join(tile["marks"]) for tile in tiles}
+        return [marks[f"#{number}"] for number in numbers]
+
+    named = ["given named", "given", "requested named", "requested", "requested"]
+    assert came(whole, 16, 48, 30, 90, 62) == named
+    assert came(branched, 16, 90, 62) == ["given named", "chosen", "requested"]
+    cut = replace(whole, finished=Finished(StopReason.CANCELLED))
+    assert came(cut, 16) == came(OUTSIDE, 16) == ["given"], "no verdict, no reasoning for it"
+    assert "named" not in json.dumps(view.hide_verdict(page_of(whole)))
 
 
 def test_of_a_hidden_run_nothing_is_sent_that_tells_its_verdict() -> None:

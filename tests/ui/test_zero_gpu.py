@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Generator, Iterator
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
@@ -18,18 +17,15 @@ from tests.support.loopback_server import LoopbackServer, QuietHandler, serving
 from tests.support.waiting import until_equal
 from tests.ui.conftest import Clips, Server, write_script
 from tests.ui.support import handmade_runs
-from tests.ui.support.api import answers, begin, messages, press_compare, uploaded
+from tests.ui.support.api import answers, begin, messages, uploaded
 from tests.ui.support.saved_examples import ANSWER, PROMPT, ask
 from vrthinker_core.backends.borrowed_gpu import gpu_seconds
 from vrthinker_core.errors import CheckpointError, VrThinkerError
 from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.types.events import JudgeEvent
 from vrthinker_core.ui.judges import naming_gpu_errors
-from vrthinker_core.ui.run import JobRunner, RunJob
+from vrthinker_core.ui.run import RunJob
 
-REPLIES = [ask(10, 30), ANSWER]
-OTHER_ANSWER = "<Answer>TA=2, MQ=2, VQ=2, OA=2</Answer>"
-REFUSAL = {"left": 10, "wait": 3600}
 GRANT = {"idle": True, "nvidiaIndex": 0, "nvidiaUUID": "GPU-0", "allowToken": "a token"}
 
 
@@ -52,7 +48,7 @@ class Handler(QuietHandler):
         name, values = urlsplit(self.path).path, dict(parse_qsl(urlsplit(self.path).query))
         self.server.received.append((name, values))
         refuses = name == "/schedule" and not self.server.accepts
-        said = (REFUSAL if refuses else GRANT) if name == "/schedule" else {}
+        said = ({"left": 10, "wait": 3600} if refuses else GRANT) if name == "/schedule" else {}
         self.send_response(429 if refuses else 200)
         self.send_header("Content-Type", "application/json")
         self.end_headers()
@@ -76,16 +72,14 @@ def space(scheduler: Scheduler, tmp_path_factory: pytest.TempPathFactory) -> Ite
         "PYTHONPATH": str(folder),
         "HOME": str(folder),
     }
-    other = write_script(folder / "other.jsonl", [OTHER_ANSWER])
-    judge = write_script(folder / "script.jsonl", REPLIES, protocol="paired")
+    other = write_script(folder / "other.jsonl", ["<Answer>TA=2, MQ=2, VQ=2, OA=2</Answer>"])
+    judge = write_script(folder / "script.jsonl", [ask(10, 30), ANSWER], protocol="paired")
     server = Server(folder, judge, "--judge", other, variables=variables)
     yield server
     server.stop()
 
 
-def test_a_run_has_the_process_of_the_gpu(
-    space: Server, scheduler: Scheduler, clips: Clips
-) -> None:
+def test_a_run_borrows_the_gpu(space: Server, scheduler: Scheduler, clips: Clips) -> None:
     """The job and its events are pickled between the processes on the way."""
     items = answers(space, *uploaded(space, clips), PROMPT)
     labels = {"TA": 1, "MQ": 0, "VQ": 2, "OA": 1}
@@ -93,20 +87,12 @@ def test_a_run_has_the_process_of_the_gpu(
     assert [turn["requested"] for turn in items[-1]["turns"]] == [[10, 30], []]
     assert len(scheduler.requests("/startup-report")) == 1, "a function asks for a GPU"
     assert int(scheduler.requests("/allow")[0]["pid"]) != space.process.pid
-    released = [{"allowToken": "a token", "fail": "false"}] * len(scheduler.requests("/schedule"))
-    until_equal(lambda: scheduler.requests("/release"), released)  # once the visitor has the answer
-    item = answers(space, *uploaded(space, clips), PROMPT, "other")[-1]
+    item = answers(space, *uploaded(space, clips), PROMPT, "other", {"max_turns": 1})[-1]
     assert (item["judge"], item["labels"]["TA"]) == ("other", 2), "the chosen judge"
-
-
-def test_the_seconds_follow_the_settings(space: Server, scheduler: Scheduler, clips: Clips) -> None:
-    def durations() -> list[object]:
-        return [each["durationSeconds"] for each in scheduler.requests("/schedule")]
-
-    for turns, settings in ((None, Settings()), ("1", Settings(max_turns=1))):
-        told = press_compare(space, *uploaded(space, clips), PROMPT, max_turns=turns)
-        assert "error" not in told
-        until_equal(lambda: durations()[-1:], [str(gpu_seconds(settings))])
+    asked = [each["durationSeconds"] for each in scheduler.requests("/schedule")]
+    assert asked == [str(gpu_seconds(each)) for each in (Settings(), Settings(max_turns=1))]
+    released = [{"allowToken": "a token", "fail": "false"}] * 2
+    until_equal(lambda: scheduler.requests("/release"), released)  # once the visitor has the answer
 
 
 def test_a_refusal_says_why(space: Server, scheduler: Scheduler, clips: Clips) -> None:
@@ -123,27 +109,27 @@ def test_a_refusal_says_why(space: Server, scheduler: Scheduler, clips: Clips) -
     assert answers(space, *files, PROMPT)[-1]["stop"] == "answered"
 
 
-def refused(run_job: JobRunner, open_judge: Callable[[str], object] = str) -> tuple[int, str]:
-    """How many events a job had before it failed, and the sentence."""
-    pair, seen = VideoPair("p", Path("a"), Path("b")), list[JudgeEvent]()
-    job = RunJob(pair, Settings(), Path("trace"), Path("stop"), "one")
-    with pytest.raises(VrThinkerError) as failure:
-        seen.extend(naming_gpu_errors(run_job, open_judge)(job))
-    return len(seen), str(failure.value)
-
-
 def test_a_gpu_that_is_not_borrowed_refused_and_taken_back_are_told_apart() -> None:
-    def run_job(events: int, _: RunJob) -> Generator[JudgeEvent, None, None]:
-        yield from islice(handmade_runs.three_turns().events(), events)
-        raise gr.Error("Wait.")
+    def refused(events: int, open_judge: Callable[[str], object] = str) -> tuple[int, str]:
+        """How many events a job had before it failed, and the sentence."""
 
-    def open_judge(name: str) -> object:
+        def run_job(_: RunJob) -> Generator[JudgeEvent, None, None]:
+            yield from islice(handmade_runs.three_turns().events(), events)
+            raise gr.Error("Wait.")
+
+        seen, pair = list[JudgeEvent](), VideoPair("p", Path("a"), Path("b"))
+        job = RunJob(pair, Settings(), Path("trace"), Path("stop"), "one")
+        with pytest.raises(VrThinkerError) as failure:
+            seen.extend(naming_gpu_errors(run_job, open_judge)(job))
+        return len(seen), str(failure.value)
+
+    def open_damaged(name: str) -> object:
         raise CheckpointError(f"The judge {name} is damaged.")
 
-    damaged = refused(partial(run_job, 2), open_judge)
-    assert damaged == (0, "The judge one is damaged."), "no GPU is borrowed for it"
-    assert refused(partial(run_job, 0)) == (0, "No GPU could be borrowed. Wait.")
-    seen, sentence = refused(partial(run_job, 2))
+    damaged = "The judge one is damaged."
+    assert refused(2, open_damaged) == (0, damaged), "no GPU is borrowed for it"
+    assert refused(0) == (0, "No GPU could be borrowed. Wait.")
+    seen, sentence = refused(2)
     assert (seen, sentence.startswith("The GPU was taken back")) == (2, True)
 
 

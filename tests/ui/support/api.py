@@ -139,10 +139,3 @@ def compare_inputs(server: Server) -> tuple[int, list[dict[str, Any]]]:
     (go,) = (part for part, props in parts.items() if props.get("elem_id") == "go")
     (found,) = (each for each in page["dependencies"] if [go, "click"] in each["targets"])
     return found["id"], [parts[part] for part in found["inputs"]]
-
-
-def press_compare(server: Server, *values: object, **more: object) -> Any:
-    """What the page shows once it has compared with these values of its form."""
-    event, inputs = compare_inputs(server)
-    told = dict(zip([part.get("elem_id") for part in inputs], values, strict=False)) | more
-    return act(server, event, [told.get(part.get("elem_id")) for part in inputs])

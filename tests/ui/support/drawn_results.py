@@ -63,21 +63,21 @@ def write_results(folder: Path, results: Iterable[PairResult]) -> Path:
     for each in results:
         if each.trace:
             (folder / each.trace).write_bytes(to_json(three_turns(prompt=each.pair.prompt)))
-        append_result(folder, each)
+        with (folder / RESULTS).open("ab") as file:
+            file.write(to_line(each))
     return folder
 
 
 def write_evaluation(folder: Path, rows: int, eighth: str) -> Path:
     """Rows of which the first has its videos at hand, the seventh was never judged, and the eighth has this prompt."""
     drawn = [*kinds(), result(8, prompt=eighth), *(result(row) for row in range(9, rows + 1))]
-    write_results(folder, drawn[1:])
     example = write_example(folder / "clips")
     file, trace = f"{TRACES}/judged.json", load(example / "trace.json")
     clips = [str(example / f"{side}.mp4") for side in ("first", "second")]
     labels = Verdict(OA=SECOND)
     pair = EvaluationPair("first", 1, trace.started.prompt, *clips, labels, "Left", "Right")
+    write_results(folder, [*drawn[1:], result_of(pair, trace, file)])
     (example / "trace.json").rename(folder / file)
-    append_result(folder, result_of(pair, trace, file))
     return folder
 
 
@@ -98,12 +98,6 @@ def write_training(folder: Path, steps: int, others: Mapping[str, Trace]) -> Pat
     for name, trace in files.items():
         (folder / "rollouts" / name).write_bytes(to_json(trace))
     return folder
-
-
-def append_result(folder: Path, one: PairResult) -> None:
-    """Append one line."""
-    with (folder / RESULTS).open("ab") as file:
-        file.write(to_line(one))
 
 
 def read_all(folder: Path) -> ListedRuns:

@@ -25,14 +25,13 @@ from starlette.testclient import TestClient
 from tests.support.threads import run_in_thread
 from tests.support.waiting import until
 from tests.ui.support import handmade_runs
-from vrthinker_core.types import Settings, Side, VideoPair
+from vrthinker_core.types import Settings, Side, StopReason, VideoPair
 from vrthinker_core.types.events import (
     Branch,
     Event,
     Finished,
     FramesShown,
     Origin,
-    StopReason,
     TextArrived as Text,
 )
 from vrthinker_core.types.settings import SETTINGS
@@ -51,7 +50,8 @@ from vrthinker_core.ui.sessions import Sessions, ShownRun
 from vrthinker_core.ui.uploads import Uploads
 
 RUN = handmade_runs.three_turns()
-ORIGIN = Origin(RUN.started.prompt, RUN.started.judge, RUN.started.settings)
+PROMPT = RUN.started.prompt
+ORIGIN = Origin(PROMPT, RUN.started.judge, RUN.started.settings)
 BRANCH = replace(RUN, started=replace(RUN.started, branch=Branch(ORIGIN, 3, (4, 9))))
 ANNAS, BERTS = "a" * 43, "b" * 43  # their cookies
 ANNA, BERT = owner_of({COOKIE: ANNAS}), owner_of({COOKIE: BERTS})
@@ -119,7 +119,7 @@ class Site:
         videos = [self.folder / "a.mp4", self.folder / "b.mp4"]
         for path in videos:
             path.write_bytes(path.name.encode())
-        session, pair = self.sessions.get(page), VideoPair(RUN.started.prompt, *videos)
+        session, pair = self.sessions.get(page), VideoPair(PROMPT, *videos)
         return self.show(page, self.sessions.start_run(session, pair, Settings(), owner=owner))
 
     def check_order(self, page: str, shown: ShownRun) -> ShownRun:
@@ -168,7 +168,6 @@ class Inside(Site):
         super().__init__(folder, run_job or judges.run_job, **told)
         self.http = TestClient(Starlette(routes=self.routes.routes()))
         self.pool = ThreadPoolExecutor(16)
-
         self.parts: Any = components(tuple(judges.names))
         self.on = Handlers(self.parts, self.services)
         told = self.on, self.parts, self.uploads
@@ -193,10 +192,9 @@ class OpenPage:
     """An open page of a visitor; `page["status"]` is what its component `status` shows."""
 
     def __init__(self, here: Inside, name: str = "page", visitor: str = "", **cookies: str) -> None:
-        known = {COOKIE: visitor.ljust(43, "-")} if visitor else {}
-        self.request: Any = SimpleNamespace(
-            session_hash=name, cookies={**known, **cookies}, query_params={}
-        )
+        cookies |= {COOKIE: visitor.ljust(43, "-")} if visitor else {}
+        told: Any = {"session_hash": name, "cookies": cookies, "query_params": {}}
+        self.request: Any = SimpleNamespace(**told)
         self.here, self.values = here, defaultdict[Any, Any](lambda: None)
         self.followed = 0  # the number of the run that it has followed last
 
@@ -232,14 +230,10 @@ class OpenPage:
         parts, both = self.here.parts, [path and str(path) for path in videos]
         chosen = {row.name: default_value(row) for row in SETTINGS} | settings
         form = {parts.settings[name]: value for name, value in chosen.items()}
-        return {**dict(zip(parts.videos, both, strict=True)), **form} | {
-            parts.prompt: prompt,
-            parts.judge: judge,
-        }
+        form |= dict(zip(parts.videos, both, strict=True))
+        return {**form, parts.prompt: prompt, parts.judge: judge}
 
-    def compare(
-        self, videos: Videos, prompt: str = RUN.started.prompt, **form: str
-    ) -> Future[None]:
+    def compare(self, videos: Videos, prompt: str = PROMPT, **form: str) -> Future[None]:
         """Press Compare."""
         return self.begin(self.here.on.compare, self.form(videos, prompt, **form))
 
