@@ -39,7 +39,6 @@ def test_nano_names_its_protocols_and_every_file_is_small_and_has_a_checksum(
     sums = json.loads((NANO / "vrthinker.json").read_text())["sha256"]
     assert set(files) - {"README.md", "vrthinker.json"} == set(sums)
     assert max(files.values()) < 9_000_000
-
     assert repr(nano) == f"<TransformersBackend {nano.name}, paired and concat>"
 
 

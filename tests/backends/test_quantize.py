@@ -203,11 +203,6 @@ def test_what_does_not_fit_is_refused_with_the_next_way(
     assert f"{free:.1f} are free" in str(caught.value)
 
 
-def test_a_device_that_is_not_there_is_named() -> None:
-    missing = next(each for each in ("mps", "xpu", "cuda") if not devices._is_there(each))
-    assert f"no device {missing}" in refused(f"hf:{NANO}?device={missing}")
-
-
 def test_nothing_is_fetched_for_a_model_without_room(monkeypatch: pytest.MonkeyPatch) -> None:
     fetched: list[str] = []
 

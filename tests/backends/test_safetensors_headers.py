@@ -51,8 +51,6 @@ def refusal(tmp_path: Path, content: bytes) -> str:
 WHOLE = len(json.dumps({"a": entry()}))
 HEADERS: dict[str, bytes] = {
     "no bytes": b"",
-    "8 zero bytes": bytes(8),
-    "a pickle": b"\x80\x04." + bytes(100),
     "header length one too small": file_of({"a": entry()}, length=WHOLE - 1),
     "header length one too large": file_of({"a": entry()}, length=WHOLE + 1),
     "header beyond the limit": file_of({"a": entry()}, length=100_000_001),
@@ -75,7 +73,6 @@ HEADERS: dict[str, bytes] = {
     "a shape that needs more data": file_of({"a": entry(shape=[3])}),
     "a number of 5,001 digits": file_of(b'{"a": ' + b"9" * 5001 + b"}"),
     "negative offsets": file_of({"a": entry(data_offsets=[-8, 0])}),
-    "offsets in reverse": file_of({"a": entry(data_offsets=[8, 0])}),
     "tensors that overlap": file_of({"a": entry(), "b": entry(data_offsets=[4, 12])}, data=12),
     "a hole between tensors": file_of({"a": entry(), "b": entry(data_offsets=[16, 24])}, data=24),
     "offsets beyond 64 bits": file_of({"a": entry(data_offsets=[0, 2**70])}),

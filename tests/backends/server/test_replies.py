@@ -79,6 +79,12 @@ def test_reasoning_is_kept_beside_the_reply_and_never_sent_back(field: str) -> N
     assert told == [ANSWER]
 
 
+def test_a_reply_may_have_64_characters_a_token() -> None:
+    assert asked(says("x" * 640), sampling=Sampling(10))[0].text == "x" * 640
+    error, _ = failure_of(says("x" * 641), sampling=Sampling(10))
+    assert "does not end" in str(error)
+
+
 def test_incomplete_counts_cost_no_reply() -> None:
     broken = [{"usage": counts} for counts in (None, {}, {"prompt_tokens": None})]
     more = [{**delta(), "choices": [], **each} for each in ({}, *broken)]
@@ -220,14 +226,17 @@ def counted(text: str, prompt: int, new: int) -> dict[str, Any]:
 
 def test_a_forced_answer_goes_on_behind_the_redirect_and_no_token_counts_twice() -> None:
     def first(handler: Handler, body: dict[str, Any]) -> None:
-        streams(counted("Well. <tool", 50, 3), counted("_call>", 50, 4))(handler, body)
+        streams(counted("At 9. <tool", 50, 3), counted("_call>", 50, 4))(handler, body)
         handler.wait_until_closed()
 
-    second = streams(counted("TA=1</Answer>", 56, 5), delta(None, "stop"), usage(56, 6), b"[DONE]")
+    answer = counted("TA=", 56, 3), token("1", ("1", 0.75)), counted("</Answer>", 56, 5)
+    second = streams(*answer, delta(None, "stop"), usage(56, 6), b"[DONE]")
     completion, bodies = asked(first, second, cards=VLLM, sampling=FORCED)
-    assert completion.text == "Well. <Answer>TA=1</Answer>"
+    assert completion.text == "At 9. <Answer>TA=1</Answer>"
+    (label,) = completion.label_tokens
+    assert label.probabilities == pytest.approx((0.0, 0.75, 0.0))
     assert (completion.prompt_tokens, completion.new_tokens) == (50, 6 + 6)
-    assert bodies[1]["messages"][-1] == {"role": "assistant", "content": "Well. <Answer>"}
+    assert bodies[1]["messages"][-1] == {"role": "assistant", "content": "At 9. <Answer>"}
     assert bodies[1]["continue_final_message"] is True
     assert bodies[1]["add_generation_prompt"] is False
     assert bodies[1]["max_tokens"] == 96
