@@ -53,16 +53,6 @@ def test_output_is_that_of_sdpa(batch: int, tokens: int, grouped: bool) -> None:
     check_against_sdpa(attention_forward, grouped, query, key, value, mask)
 
 
-@torch.inference_mode()
-def test_masked_rows_do_not_change_the_output() -> None:
-    query, key, value = (torch.randn(BATCH_THRESHOLD, 2, length, 8) for length in (1, 6, 6))
-    mask = (torch.arange(6) < 4)[None, None, None].expand(BATCH_THRESHOLD, -1, -1, -1)
-    before = attended(attention_forward, 1, query, key, value, mask)
-    key[:, :, 4:], value[:, :, 4:] = 1e9, 1e9
-    again = attended(attention_forward, 1, query, key, value, mask)
-    torch.testing.assert_close(again, before)
-
-
 @pytest.mark.filterwarnings("ignore:.*(Flash|Memory [Ee]fficient|Mem efficient|Both fused)")
 @pytest.mark.parametrize("grouped", [False, True])
 @pytest.mark.parametrize(("before", "tokens"), [(0, 7), (20, 7), (20, 1)])
@@ -103,6 +93,5 @@ def test_a_sliding_window_is_masked_as_it_says() -> None:
     query, key, value = (torch.randn(1, 2, length, 8) for length in (3, 9, 9))
     mask = torch.ones(3, 9, dtype=torch.bool).tril(6).triu(4)[None, None]
     found = attended(gpu_attention_forward, 1, query, key, value, mask, sliding_window=3)
-    torch.testing.assert_close(
-        found, scaled_dot_product_attention(query, key, value, attn_mask=mask).transpose(1, 2)
-    )
+    expected = scaled_dot_product_attention(query, key, value, attn_mask=mask)
+    torch.testing.assert_close(found, expected.transpose(1, 2))

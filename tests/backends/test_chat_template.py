@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings, strategies as st
 from tokenizers import Tokenizer
@@ -14,7 +16,6 @@ from vrthinker_core.backends.chat_template import (
     SafeTokenizer,
     VisionItem,
     render_prompt,
-    token_count,
 )
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.backends.vision_encoder import VisionEncoder
@@ -31,20 +32,16 @@ INJECTIONS = (
 )
 
 
-def vision_item(kind: str, frames: tuple[Frame, ...]) -> VisionItem:
-    return VisionItem(
-        "video" if kind == "video" else "image", tuple(f.key for f in frames), (1, 2, 2), 1, frames
-    )
+def vision_item(kind: Any, frames: tuple[Frame, ...]) -> VisionItem:
+    return VisionItem(kind, tuple(frame.key for frame in frames), (1, 2, 2), 1, frames)
 
 
 def flat(items: list[PromptItem]) -> list[int]:
     """Token ids, a placeholder token repeated for each vision item."""
-    pads = {"image": 5, "video": 6}
-    return [
-        i
-        for item in items
-        for i in ([item] if isinstance(item, int) else [pads[item.kind]] * item.num_tokens)
-    ]
+    pads, ids = {"image": 5, "video": 6}, list[int]()
+    for item in items:
+        ids += [item] if isinstance(item, int) else [pads[item.kind]] * item.num_tokens
+    return ids
 
 
 CONVERSATIONS = {
@@ -53,9 +50,7 @@ CONVERSATIONS = {
     "images, then text": [user(noise_frame(1), noise_frame(2, 28, 140), "Compare these.")],
     "text, then images": [user("\nAfter selecting frames:", noise_frame(1), noise_frame(1))],
     "texts side by side": [user("Two te", "xts are one.")],
-    "two videos": [
-        user(*(Video(tuple(map(noise_frame, range(count)))) for count in (2, 3)), "Compare.")
-    ],
+    "two videos": [user(*(Video((noise_frame(1),) * n) for n in (2, 3)), "Compare.")],
     "several turns": [
         system("You judge."),
         user(noise_frame(3), "Compare."),
@@ -72,9 +67,8 @@ def test_ids_are_those_of_the_chat_template(
     conversation = small.open_conversation()
     expected = stock.prompt_ids(messages)
     assert conversation.count_tokens(messages) == len(expected)
-    items = render_prompt(
-        messages, TOKENIZER, VisionEncoder(stock.model, stock.processor).vision_item
-    )
+    encoder = VisionEncoder(stock.model, stock.processor)
+    items = render_prompt(messages, TOKENIZER, encoder.vision_item)
     assert flat(items) == expected
 
 
@@ -104,19 +98,10 @@ def test_text_never_becomes_a_control_token(typed: str) -> None:
     assert typed in TOKENIZER.decode(found)
 
 
-def test_sampled_tokens_of_a_reply_are_kept() -> None:
-    text = "smooth"
-    other_tokens = tuple(TOKENIZER.encode("smo") + TOKENIZER.encode("oth"))
-    assert other_tokens != tuple(TOKENIZER.encode(text)), "other tokens of the same text"
-    items = render_prompt([replied(text, other_tokens)], TOKENIZER, vision_item)
-    assert str(list(other_tokens))[1:-1] in str(items)
-
-
 @pytest.mark.parametrize("tokens", [(20, 20, 20), (99999,), (-1,), (2,)])
 def test_tokens_that_do_not_decode_to_the_reply_are_ignored(tokens: tuple[int, ...]) -> None:
-    ignored, none = (
-        render_prompt([replied("all clear", each)], TOKENIZER, vision_item) for each in (tokens, ())
-    )
+    both = (replied("all clear", each) for each in (tokens, ()))
+    ignored, none = (render_prompt([each], TOKENIZER, vision_item) for each in both)
     assert ignored == none
 
 
@@ -136,12 +121,3 @@ def test_any_tokens_decode_as_in_the_stock_tokenizer(ids: list[int]) -> None:
 
 def test_lone_surrogate_is_replaced() -> None:
     assert TOKENIZER.decode(TOKENIZER.encode("a\ud800b")) == "a\ufffdb"
-
-
-def test_token_count_counts_the_placeholder_tokens_of_an_image() -> None:
-    item = VisionItem("image", ("k",), (1, 6, 4), 6, (noise_frame(1),))
-    shown, empty = (
-        token_count(render_prompt([user(*frames)], TOKENIZER, lambda *_: item))
-        for frames in ((noise_frame(1),), ())
-    )
-    assert shown == empty + 6 + len(("start", "end"))

@@ -21,11 +21,11 @@ from tests.backends.support.random_model import VOCABULARY_SIZE, generate, noise
 from vrthinker_core import Settings
 from vrthinker_core.backends import NANO
 from vrthinker_core.backends.chat_template import VisionItem
-from vrthinker_core.backends.checkpoint_files import GENERATION_CONFIG, MARKER, published_protocol
+from vrthinker_core.backends.checkpoint_files import GENERATION_CONFIG, MARKER
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import CheckpointError
 from vrthinker_core.protocols import make_protocol
-from vrthinker_core.types.messages import Completion, Message, Sampling
+from vrthinker_core.types.messages import Sampling
 
 UP = "model.layers.1.mlp.up_proj.weight"
 """A tensor's name in the file, in the layout of the published checkpoints."""
@@ -50,13 +50,6 @@ def refused(source: Path | str) -> str:
     assert sentence.isprintable()
     assert "Traceback" not in sentence
     return sentence
-
-
-def test_undamaged_checkpoint_is_loaded(copy: Path, small: TransformersBackend) -> None:
-    backend = TransformersBackend.load(str(copy))
-    assert backend.name == "judge"
-    replies = [generate(each.open_conversation(), ASK).tokens for each in (backend, small)]
-    assert replies[0] == replies[1]
 
 
 # -- files ---------------------------------------------------------------------------------------------------------------
@@ -108,48 +101,33 @@ def replace_by_a_pickle(folder: Path) -> None:
     (folder / "pytorch_model.bin").write_bytes(b"\x80\x04.")
 
 
-def leave_an_adapter(folder: Path) -> None:
-    """What peft saves."""
-    (folder / CONFIG).unlink()
-    (folder / WEIGHTS_FILE).rename(folder / "adapter_model.safetensors")
-    (folder / "adapter_config.json").write_text("{}")
-
-
 def leave_a_checksum_of_nothing(folder: Path) -> None:
     seal(folder)
     (folder / "chat_template.jinja").unlink()
 
 
-UNREADABLE = f"{WEIGHTS_FILE} is damaged: its safetensors header"
 FILES: dict[str, tuple[Damage, str]] = {
     "another model": (edits(CONFIG, model_type="llava"), "judge is a 'llava' model"),
     "a pickle": (replace_by_a_pickle, "pytorch_model.bin is a pickle"),
     "a shard missing": (
-        indexes(a="one.safetensors", b="two.safetensors"),
-        "the shard two.safetensors is missing",
+        indexes(a="one.safetensors", b="b.safetensors"),
+        "b.safetensors is missing",
     ),
     "a shard elsewhere": (indexes(a="../one.safetensors"), "names '../one.safetensors'"),
     "empty index": (indexes(), "maps no weights"),
     "truncated": (cuts(WEIGHTS_FILE, 100_000), "damaged: it should be .* bytes long"),
-    "truncated in its header": (cuts(WEIGHTS_FILE, 50), UNREADABLE),
-    "empty": (cuts(WEIGHTS_FILE, 0), UNREADABLE),
     "quantised": (edits(CONFIG, quantization_config={"bits": 4}), "judge is quantised"),
-    "an adapter": (leave_an_adapter, "only LORA is read"),
     "another adapter": (writes("adapter_config.json", "{}"), "only LORA is read"),
     "tokenizer not JSON": (cuts("tokenizer.json", 900), "The tokenizer of judge cannot be used"),
     "other patches": (edits("preprocessor_config.json", merge_size=4), "cuts patches of"),
     "a string for a number": (edits_text(hidden_size="big"), "config.json"),
     "config not JSON": (writes(CONFIG, "{"), "config.json of judge is damaged"),
-    "config a list": (writes(CONFIG, "[]"), "config.json of judge is damaged"),
     "marker not JSON": (writes(MARKER, "x"), "vrthinker.json of judge is damaged"),
     "no checksums": (writes(MARKER, '{"sha256": "x"}'), "checksums are no table"),
     "no config": (drops(CONFIG), "judge is no checkpoint: it has no config.json"),
     "no weights": (drops(WEIGHTS_FILE), "judge has no weights"),
     "no tokenizer": (drops("tokenizer.json"), "tokenizer.json is missing"),
-    "no processor": (
-        drops("preprocessor_config.json"),
-        "judge is incomplete: preprocessor_config.json is missing",
-    ),
+    "no processor": (drops("preprocessor_config.json"), "preprocessor_config.json is missing"),
     "no template": (leave_a_checksum_of_nothing, "chat_template.jinja is missing"),
     "no JSON": (writes(GENERATION_CONFIG, "{"), f"{GENERATION_CONFIG} of judge .* is not JSON"),
     "a list": (writes(GENERATION_CONFIG, "[]"), f"{GENERATION_CONFIG} .* holds no JSON object"),
@@ -162,26 +140,15 @@ FILES: dict[str, tuple[Damage, str]] = {
             edits(GENERATION_CONFIG, repetition_penalty=penalty),
             re.escape(f"its repetition_penalty is {penalty!r}, not 0.01 to 100."),
         )
-        for penalty in ("x", float("nan"), float("inf"), -1.0, 0, 1e-300, [1.1])
+        for penalty in ("x", float("nan"), float("inf"), 0, 1e-300, [1.1])
     },
+    "no context": (edits_text(max_position_embeddings=0), "it allows a context of 0 tokens."),
     **{
-        f"context {tokens}": (
-            edits_text(max_position_embeddings=tokens),
-            f"config.json of judge is damaged: it allows a context of {tokens} tokens.",
-        )
-        for tokens in (0, -5)
-    },
-    **{
-        str(said): (
-            writes(MARKER, json.dumps(said)),
-            f"^{MARKER} of judge is damaged.* its `{next(iter(said))}` is ",
-        )
+        str(said): (writes(MARKER, json.dumps(said)), f"^{MARKER} .* its `{next(iter(said))}` is ")
         for said in (
             {"protocol": ["paired", "other"]},
-            {"protocol": 7},
             {"protocol": ["paired", None]},
             {"forced": ["one"], "protocol": "paired"},
-            {"forced": "ab"},
             {"forced": {"concat": ["a", ""]}},
             {"forced": {"other": ["a", "b"]}},
             {"scope": "all"},
@@ -220,11 +187,6 @@ def test_a_download_that_cannot_be_made_is_named(monkeypatch: pytest.MonkeyPatch
 # -- weights -------------------------------------------------------------------------------------------------------------
 
 
-def drop_layer(weights: Weights) -> None:
-    for name in [name for name in weights if name.startswith("model.layers.2.")]:
-        del weights[name]
-
-
 def rename_all(weights: Weights) -> None:
     for name in list(weights):
         weights[f"other.{name}"] = weights.pop(name)
@@ -238,7 +200,6 @@ def flip_bit(weights: Weights) -> None:
 NO_NUMBERS = f"{UP_IN_MODEL} holds values that are no numbers"
 WEIGHTS: dict[str, tuple[Callable[[Weights], object], str]] = {
     "one tensor missing": (lambda w: w.pop(UP), f"{UP_IN_MODEL} is missing"),
-    "a layer missing": (drop_layer, "model.language_model.layers.2."),
     "every key renamed": (rename_all, "None of the weights of judge fits"),
     "another shape": (lambda w: w.update({UP: w[UP][:-1]}), f"shape of {UP_IN_MODEL}"),
     "a layer too many": (
@@ -248,10 +209,6 @@ WEIGHTS: dict[str, tuple[Callable[[Weights], object], str]] = {
     "not a number": (lambda w: w[UP].fill_(float("nan")), NO_NUMBERS),
     "infinite": (lambda w: w[UP].view(-1)[5:6].fill_(float("-inf")), NO_NUMBERS),
     "a flipped bit": (flip_bit, f"{UP_IN_MODEL} holds"),
-    "vision missing": (
-        lambda w: w.pop("visual.merger.mlp.2.bias"),
-        "model.visual.merger.mlp.2.bias is missing",
-    ),
     "no output rows": (lambda w: w.pop("lm_head.weight"), "lm_head.weight is missing"),
 }
 
@@ -328,7 +285,8 @@ def test_tokenizer_of_another_model_is_refused(
 @pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "config.json"])
 def test_changed_bit_in_a_file_with_a_checksum_is_refused(copy: Path, name: str) -> None:
     seal(copy, "concat")
-    assert TransformersBackend.load(str(copy)).protocols == ("concat",)
+    backend = TransformersBackend.load(str(copy))
+    assert (backend.name, backend.protocols) == ("judge", ("concat",))
     content = bytearray((copy / name).read_bytes())
     content[-40] ^= 1
     (copy / name).write_bytes(content)
@@ -338,9 +296,8 @@ def test_changed_bit_in_a_file_with_a_checksum_is_refused(copy: Path, name: str)
 def test_checkpoint_in_the_hub_s_cache_is_named_by_its_id(
     checkpoint_folder: Path, tmp_path: Path
 ) -> None:
-    cached = shutil.copytree(
-        checkpoint_folder, tmp_path / "models--qunwang13--vr-thinker" / "snapshots" / "0123abcd"
-    )
+    folder = tmp_path / "models--qunwang13--vr-thinker" / "snapshots" / "0123abcd"
+    cached = shutil.copytree(checkpoint_folder, folder)
     backend = TransformersBackend.load(str(cached))
     assert (backend.name, backend.protocols) == ("qunwang13/vr-thinker", ("concat",))
 
@@ -356,14 +313,10 @@ FORCED = {
 
 @pytest.fixture
 def judge(tmp_path: Path) -> Path:
-    """The built-in judge's files, to be changed."""
-    return Path(shutil.copytree(NANO, tmp_path / "judge"))
-
-
-def concat_opening() -> list[Message]:
-    protocol = make_protocol(Settings(), "concat")
-    frames = [noise_frame(k, 112, 112) for k in range(len(protocol.opening_refs))]
-    return list(protocol.opening_messages("A red ball moves right across the wood.", frames))
+    """The built-in judge's files without their checksums, to be changed."""
+    folder = Path(shutil.copytree(NANO, tmp_path / "judge"))
+    rewrite(folder, MARKER, lambda marker: marker.pop("sha256"))
+    return folder
 
 
 def test_a_checkpoint_may_speak_several_protocols_each_forced_in_its_own_words(judge: Path) -> None:
@@ -374,36 +327,25 @@ def test_a_checkpoint_may_speak_several_protocols_each_forced_in_its_own_words(j
     for protocol, own in FORCED.items():
         prompts = make_protocol(Settings(), protocol)  # type: ignore[arg-type]
         assert backend.loaded.forced_redirects[prompts.redirect] == tuple(own)
-
-
-def test_one_forced_pair_serves_the_protocol_that_is_named(judge: Path) -> None:
     edits(MARKER, protocol="paired", forced=FORCED["paired"])(judge)
     loaded = TransformersBackend.load(str(judge)).loaded
     assert list(loaded.forced_redirects) == [make_protocol(Settings(), "paired").redirect]
 
 
 def test_a_checkpoint_that_learnt_no_video_items_gets_every_frame_as_an_image(judge: Path) -> None:
-    found = []
+    protocol, found = make_protocol(Settings(), "concat"), []
+    frames = [noise_frame(k, 112, 112) for k in range(len(protocol.opening_refs))]
+    opening = list(protocol.opening_messages("A red ball moves right.", frames))
     for video_items in (True, False):
         edits(MARKER, video_items=video_items)(judge)
         backend = TransformersBackend.load(str(judge))
-        rendered = backend.loaded.render(concat_opening())
+        rendered = backend.loaded.render(opening)
         found.append([item for item in rendered if isinstance(item, VisionItem)])
     packed, single = found
     assert [item.kind for item in packed] == ["video"]
     assert [item.kind for item in single] == ["image"] * 8
     assert [key for item in single for key in item.frame_keys] == list(packed[0].frame_keys)
-    *_, completion = backend.open_conversation().stream(
-        concat_opening(), Sampling(max_new_tokens=2)
-    )
-    assert isinstance(completion, Completion)
-
-
-@pytest.mark.parametrize(
-    ("name", "known"), [("vr-thinker", "concat"), ("VRThinker", "paired"), ("my-vrthinker", None)]
-)
-def test_published_checkpoints_are_known_by_name(name: str, known: str | None) -> None:
-    assert published_protocol([name]) == known
+    assert generate(backend.open_conversation(), opening, Sampling(2)).tokens
 
 
 # -- the end of a reply, repetition and the context ----------------------------------------------------------------------
@@ -416,9 +358,7 @@ def test_without_one_config_json_says_what_ends_a_reply(copy: Path) -> None:
     assert refused(copy).startswith("config.json of judge is damaged: it ends replies with 100000")
 
 
-@pytest.mark.parametrize(
-    "said", [{}, {"eos_token_id": None, "repetition_penalty": None}, {"repetition_penalty": 1}]
-)
+@pytest.mark.parametrize("said", [{}, dict.fromkeys(("eos_token_id", "repetition_penalty"))])
 def test_what_is_sound_is_taken(said: dict[str, Any], copy: Path) -> None:
     (copy / GENERATION_CONFIG).write_text(json.dumps(said))
     loaded = TransformersBackend.load(str(copy)).loaded
@@ -432,16 +372,6 @@ SHARDS = sorted(path.name for path in NANO.glob("*.safetensors"))
 Draw = Callable[[torch.Tensor], torch.Tensor]
 
 
-@pytest.fixture
-def unsealed(tmp_path: Path) -> Path:
-    """The built-in judge without its checksums."""
-    folder = shutil.copytree(NANO, tmp_path / "judge")
-    marker = json.loads((folder / MARKER).read_text())
-    del marker["sha256"]
-    (folder / MARKER).write_text(json.dumps(marker))
-    return folder
-
-
 def tensors_of(path: Path) -> list[str]:
     with safe_open(path, framework="numpy") as file:
         return list(file.keys())
@@ -451,58 +381,49 @@ def redraw(folder: Path, names: list[str], draw: Draw, only: str = "") -> None:
     """Draw anew every matrix of these files whose name holds `only`."""
     torch.manual_seed(0)
     for name in names:
-        weights = {
-            tensor: draw(weight).to(weight.dtype) if weight.ndim > 1 and only in tensor else weight
-            for tensor, weight in load_file(folder / name).items()
-        }
+        weights = load_file(folder / name)
+        for tensor, weight in weights.items():
+            if weight.ndim > 1 and only in tensor:
+                weights[tensor] = draw(weight).to(weight.dtype)
         save_file(weights, folder / name, metadata={"format": "pt"})
 
 
 @pytest.mark.parametrize("half", [0, 1])
 @pytest.mark.parametrize("name", SHARDS)
-def test_half_of_a_shard_of_zeros_is_refused(unsealed: Path, name: str, half: int) -> None:
-    content = bytearray((unsealed / name).read_bytes())
+def test_half_of_a_shard_of_zeros_is_refused(judge: Path, name: str, half: int) -> None:
+    content = bytearray((judge / name).read_bytes())
     start = 8 + int.from_bytes(content[:8], "little")
     middle = (start + len(content)) // 2
     first, last = ((start, middle), (middle, len(content)))[half]
     content[first:last] = bytes(last - first)
-    (unsealed / name).write_bytes(content)
-    sentence = refused(unsealed)
+    (judge / name).write_bytes(content)
+    sentence = refused(judge)
     assert sentence.startswith(f"{name} is damaged: ")
-    assert any(f" of {tensor} are zeros." in sentence for tensor in tensors_of(unsealed / name))
+    assert any(f" of {tensor} are zeros." in sentence for tensor in tensors_of(judge / name))
 
 
 def like_its_own(weight: torch.Tensor) -> torch.Tensor:
     return torch.randn(weight.shape) * weight.float().std()
 
 
-NOISE: dict[str, Draw] = {
-    "normal, 0.02": lambda weight: torch.randn(weight.shape) * 0.02,
-    "normal, each tensor's own deviation": like_its_own,
-    "uniform": lambda weight: (2 * torch.rand(weight.shape) - 1) * weight[0].numel() ** -0.5,
-    "one value": lambda weight: torch.full(weight.shape, 0.02),
-}
-
-
 @pytest.mark.parametrize(
     ("draw", "names"),
     [
-        *((draw, SHARDS[:1]) for draw in NOISE.values()),
-        (like_its_own, SHARDS[1:]),
-        (like_its_own, SHARDS),
+        (lambda weight: torch.randn(weight.shape) * 0.02, SHARDS[:1]),
+        (lambda weight: torch.full(weight.shape, 0.02), SHARDS[:1]),
+        *((like_its_own, names) for names in (SHARDS[:1], SHARDS[1:], SHARDS)),
     ],
-    ids=[*NOISE, "the other shard", "all shards"],
 )
-def test_a_shard_of_random_values_is_refused(unsealed: Path, names: list[str], draw: Draw) -> None:
-    redraw(unsealed, names, draw)
-    file, _, rest = refused(unsealed).partition(" is damaged or was never trained: ")
+def test_a_shard_of_random_values_is_refused(judge: Path, names: list[str], draw: Draw) -> None:
+    redraw(judge, names, draw)
+    file, _, rest = refused(judge).partition(" is damaged or was never trained: ")
     assert file in names
-    assert rest.split()[0] in tensors_of(unsealed / file)
+    assert rest.split()[0] in tensors_of(judge / file)
 
 
-def test_one_layer_of_random_values_is_refused(unsealed: Path) -> None:
-    redraw(unsealed, SHARDS, like_its_own, only=".layers.2.")
-    assert ": model.layers.2.mlp.down_proj.weight and its layer look random." in refused(unsealed)
+def test_one_layer_of_random_values_is_refused(judge: Path) -> None:
+    redraw(judge, SHARDS, like_its_own, only=".layers.2.")
+    assert ": model.layers.2.mlp.down_proj.weight and its layer look random." in refused(judge)
 
 
 def test_weights_that_are_all_zero_are_refused_however_small(copy: Path) -> None:
@@ -510,12 +431,12 @@ def test_weights_that_are_all_zero_are_refused_however_small(copy: Path) -> None
     assert refused(copy).startswith("model.safetensors is damaged: 100% of ")
 
 
-def test_the_judge_opens_without_its_checksums_even_with_biases_of_zeros(unsealed: Path) -> None:
-    assert TransformersBackend.load(str(unsealed)).protocols == ("paired", "concat")
+def test_the_judge_opens_without_its_checksums_even_with_biases_of_zeros(judge: Path) -> None:
+    assert TransformersBackend.load(str(judge)).protocols == ("paired", "concat")
     for name in SHARDS:
-        weights = load_file(unsealed / name)
+        weights = load_file(judge / name)
         for tensor in weights:
             if tensor.endswith("bias"):
                 weights[tensor].zero_()
-        save_file(weights, unsealed / name, metadata={"format": "pt"})
-    assert TransformersBackend.load(str(unsealed))
+        save_file(weights, judge / name, metadata={"format": "pt"})
+    assert TransformersBackend.load(str(judge))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import HealthCheck, example, given, settings, strategies as st
 from tokenizers import Tokenizer
 from transformers import GenerationConfig
 
@@ -42,16 +42,6 @@ from vrthinker_core.types.messages import Message, Sampling
 
 TOKENIZER = SafeTokenizer(Tokenizer.from_file(str(NANO / "tokenizer.json")))
 CALL = '<tool_call>{"name": "select_frames", "arguments": {"frame_indices": ['
-
-
-def test_the_same_request_gives_the_same_reply_and_prefills_one_token(
-    small: TransformersBackend,
-) -> None:
-    conversation = small.open_conversation()
-    first, second = generate(conversation, ASK), generate(conversation, ASK)
-    assert first.tokens == second.tokens
-    assert (first.stop, first.new_tokens, first.reused_tokens) == ("length", 24, 0)
-    assert second.reused_tokens == (second.prompt_tokens or 0) - 1
 
 
 # -- detokenizer ---------------------------------------------------------------------------------------------------------
@@ -99,25 +89,25 @@ def test_cancel_ends_the_stream_before_its_next_piece_and_the_next_call_is_exact
     assert generate(conversation, more).tokens == generate(nano.open_conversation(), more).tokens
 
 
-@pytest.mark.parametrize("calls", [0, 1, 7])
+@pytest.mark.parametrize(("calls", "steps"), [(0, 0), (1, 0), (7, 0), (6, 8)])
 def test_conversation_continues_after_a_cancel_at_any_time(
-    small: TransformersBackend, calls: int
+    small: TransformersBackend, calls: int, steps: int
 ) -> None:
-    conversation = small.open_conversation()
-    answers = iter([False] * calls + [True] * 100)
-    cut = generate(conversation, ASK, cancelled=lambda: next(answers))
+    conversation, answers = conversation_with(small, steps), iter([False] * calls)
+    cut = generate(conversation, ASK, cancelled=lambda: next(answers, True))
     whole = generate(small.open_conversation(), ASK)
     assert cut.stop == "cancelled"
+    assert len(cut.tokens) <= calls
     assert cut.tokens == whole.tokens[: len(cut.tokens)]
-    assert generate(conversation, ASK).tokens == whole.tokens
+    again = generate(conversation, ASK)
+    assert again.tokens == whole.tokens
+    assert again.reused_tokens == (bool(calls) and (again.prompt_tokens or 0) - 1)
 
 
 # -- limits --------------------------------------------------------------------------------------------------------------
 
 
-def test_prompt_longer_than_the_context_is_refused_before_prefill(
-    nano: TransformersBackend,
-) -> None:
+def test_prompt_longer_than_the_context_is_refused_at_once(nano: TransformersBackend) -> None:
     conversation = nano.open_conversation()
     long = [user("blue ball " * 3000)]
     assert conversation.count_tokens(long) > conversation.context_length == 4096
@@ -162,9 +152,8 @@ def test_the_checkpoint_s_repetition_penalty_is_applied_as_in_stock_generate(
     checkpoint_folder: Path, stock: StockModel, small: TransformersBackend, tmp_path: Path
 ) -> None:
     copy = shutil.copytree(checkpoint_folder, tmp_path / "penalised")
-    GenerationConfig(eos_token_id=[2, 0], pad_token_id=0, repetition_penalty=1.7).save_pretrained(
-        copy
-    )
+    penalty = GenerationConfig(eos_token_id=[2, 0], pad_token_id=0, repetition_penalty=1.7)
+    penalty.save_pretrained(copy)
     reply = generate(TransformersBackend.load(str(copy)).open_conversation(), ASK)
     assert list(reply.tokens) == StockModel(copy).generate(ASK, 24)
     assert reply.tokens != generate(small.open_conversation(), ASK).tokens
@@ -254,12 +243,12 @@ OUT_OF_MEMORY = [
 ]
 
 
+FAILED = RuntimeError("a kernel\nfailed")
+
+
 @pytest.mark.parametrize(
     ("error", "after"),
-    [
-        *((error, 3) for error in OUT_OF_MEMORY),
-        *((RuntimeError("a kernel\nfailed"), n) for n in (0, 3)),
-    ],
+    [*((error, 3) for error in OUT_OF_MEMORY), (FAILED, 0), (FAILED, 3)],
     ids=repr,
 )
 def test_error_is_one_sentence_and_the_next_call_prefills_from_the_start(
@@ -301,9 +290,8 @@ def test_backend_generates_after_its_image_features_were_freed(small: Transforme
 SLIDING = {"use_sliding_window": True, "sliding_window": 16, "max_window_layers": 1}
 
 
-@settings(
-    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=8, deadline=None, suppress_health_check=[*HealthCheck])
+@example(steps=7, limit=10, penalty=1.0)
 @given(steps=st.integers(1, 9), limit=st.integers(1, 40), penalty=st.sampled_from([1.0, 1.05, 1.5]))
 def test_any_number_of_steps_gives_the_same_replies(
     small: TransformersBackend, steps: int, limit: int, penalty: float
@@ -311,6 +299,7 @@ def test_any_number_of_steps_gives_the_same_replies(
     both = [conversation_with(small, each, repetition_penalty=penalty) for each in (0, steps)]
     messages = ASK
     for turn in range(3):
+        # Tokens sampled beyond the end of a reply are not in the cache of the next prefill
         one, other = (generate(each, messages, Sampling(limit)) for each in both)
         assert same(one, other)
         messages = [*messages, replied(one.text, one.tokens), user(noise_frame(10 + turn), "More.")]
@@ -320,18 +309,10 @@ def test_any_number_of_steps_gives_the_same_replies(
 def test_stop_token_and_redirect_amid_several_steps(nano: TransformersBackend, steps: int) -> None:
     for redirect in (None, ("<tool_call>", "<Answer>")):
         sampling = Sampling(400, redirect=redirect)
-        single, multi = (
-            generate(conversation_with(nano, each), OPENING, sampling) for each in (0, steps)
-        )
+        both = (conversation_with(nano, each) for each in (0, steps))
+        single, multi = (generate(each, OPENING, sampling) for each in both)
         assert single.stop == "end"
         assert same(single, multi)
-
-
-def test_the_cache_holds_the_reply_and_nothing_more(small: TransformersBackend) -> None:
-    """Tokens sampled beyond the end of a reply are not in the cache of the next prefill."""
-    both = [conversation_with(small, steps) for steps in (0, 7)]
-    for messages, limit in ((ASK, 10), ([*ASK, replied("hm")], 3), (ASK, 12)):
-        assert same(*(generate(each, messages, Sampling(limit)) for each in both))
 
 
 def test_cache_that_grows_amid_a_reply(
@@ -369,17 +350,6 @@ def test_a_cache_that_grows_for_a_prompt_exists_once(
     assert not any(tensor() is not None for tensor in keys_and_values)
 
 
-def test_cancel_takes_effect_before_the_next_token(small: TransformersBackend) -> None:
-    conversation = conversation_with(small, 8)
-    answers = iter([False] * 6)
-    cut = generate(conversation, ASK, Sampling(40), lambda: next(answers, True))
-    whole = generate(conversation_with(small, 0), ASK, Sampling(40))
-    assert cut.stop == "cancelled"
-    assert 0 < len(cut.tokens) < 8
-    assert whole.tokens[: len(cut.tokens)] == cut.tokens
-    assert generate(conversation, ASK).tokens == whole.tokens[:24]
-
-
 def test_sampled_replies_are_decoded_a_token_at_a_time(small: TransformersBackend) -> None:
     sampling = Sampling(max_new_tokens=20, temperature=1.0, seed=5)
     assert same(*(generate(conversation_with(small, n), ASK, sampling) for n in (8, 0)))
@@ -387,7 +357,7 @@ def test_sampled_replies_are_decoded_a_token_at_a_time(small: TransformersBacken
 
 def test_conversation_may_decode_alone_and_then_in_a_batch(small: TransformersBackend) -> None:
     both = [conversation_with(small, 4) for _ in range(2)]
-    alone = [generate(conversation_with(small, 0), messages) for messages in (ASK, OPENING)]
+    alone = [generate(small.open_conversation(), messages) for messages in (ASK, OPENING)]
     assert same(generate(both[0], ASK), alone[0])
     batch = completions(small, asks(small, (ASK, OPENING), Sampling(24), conversations=both))
     assert [reply.tokens for reply in batch] == [reply.tokens for reply in alone]

@@ -20,12 +20,15 @@ from tests.backends.support.random_model import (
     write_random_checkpoint,
 )
 from tests.benchmarks.tools.random_models import build_on_device
-from tests.benchmarks.tools.taught_judges import PAIRS, write_taught_judge
+from tests.support.by_heart import learn_by_heart
+from tests.support.drawn_rollouts import DrawnPairs, look, right_and_wrong
 from vrthinker_core.backends import NANO, kv_cache
 from vrthinker_core.backends.attention import FEW_ROWS
 from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.training.rollouts import play
+from vrthinker_core.training.sft import freeze_vision
+from vrthinker_core.training.token_rows import IGNORED, collate, token_rows
 from vrthinker_core.types import Settings
 from vrthinker_core.types.messages import Sampling
 
@@ -33,6 +36,10 @@ pytestmark = pytest.mark.skipif(
     not (os.environ.get("VRT_GPU") and torch.cuda.is_available()),
     reason="VRT_GPU=1 runs it on a GPU",
 )
+
+PAIRS = DrawnPairs(2_000_000_000)
+# With the first eight frames, 40 pictures in three turns
+CALLS = (look(*range(1, 128, 16)), look(*range(9, 128, 16)))
 
 
 @pytest.fixture(scope="module")
@@ -94,11 +101,9 @@ def test_a_graph_is_captured_on_the_model_s_gpu(
     on_gpu: TransformersBackend, caplog: pytest.LogCaptureFixture
 ) -> None:
     other = TransformersBackend.load(str(NANO), device="cuda:1", dtype=torch.float32)
-    replies = [
-        generate(backend.open_conversation(), OPENING, Sampling(max_new_tokens=100)).tokens
-        for backend in (on_gpu, other)
-    ]
-    assert replies[0] == replies[1]
+    both = (each.open_conversation() for each in (on_gpu, other))
+    one, two = (generate(each, OPENING, Sampling(max_new_tokens=100)).tokens for each in both)
+    assert one == two
     assert not caplog.records, "a CUDA graph was captured"
 
 
@@ -124,9 +129,8 @@ def test_a_prompt_that_is_read_in_chunks_in_bfloat16(
     logits = []
     for tokens in (len(items), chunk):
         monkeypatch.setattr(kv_cache, "GPU_PREFILL_CHUNK", tokens)
-        logits.append(
-            kv_cache.PrefixCache(loaded.model, loaded.vision).prefill(items, not_cancelled)[0]
-        )
+        cache = kv_cache.PrefixCache(loaded.model, loaded.vision)
+        logits.append(cache.prefill(items, not_cancelled)[0])
     assert logits[0] is not None
     assert torch.nn.functional.cosine_similarity(logits[0], logits[1], dim=0) > 0.999
 
@@ -135,19 +139,26 @@ def test_a_judge_in_bfloat16_plays_what_it_was_taught(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """In three turns: chunks of prompts after others, and captured steps over more rows and over fewer than `FEW_ROWS`."""
-    text = {
-        "hidden_size": 256,
-        "intermediate_size": 704,
-        "num_hidden_layers": 4,
-        "max_position_embeddings": 32_768,
-        "rope_parameters": ROPE | {"mrope_section": [8, 12, 12]},
-    }
+    text = {"hidden_size": 256, "intermediate_size": 704, "num_hidden_layers": 4}
+    rope = ROPE | {"mrope_section": [8, 12, 12]}
+    text |= {"max_position_embeddings": 32_768, "rope_parameters": rope}
     config = small_config(text, {"out_hidden_size": 256})
-    judge = write_taught_judge(
-        build_on_device(tmp_path, config, 448, "cuda", torch.bfloat16), learning_rate=2e-3
-    )
-    backend = TransformersBackend.load(str(judge.folder), device="cuda", dtype=torch.bfloat16)
+    checkpoint = build_on_device(tmp_path, config, 448, "cuda", torch.bfloat16)
+    folder, model = checkpoint.folder, checkpoint.model
+    model.requires_grad_(False)
+    loaded = TransformersBackend(checkpoint, "taught").loaded
+    rollouts = right_and_wrong(PAIRS.pair(0), *CALLS, settings=Settings(window="all"))
+    rows = [row for rollout in rollouts for row in token_rows(rollout, loaded)]
+    with torch.inference_mode():
+        batch = collate(rows, loaded, loaded.vision.encode)
+    batch = {name: value.clone() for name, value in batch.items()}
+    learn_by_heart(freeze_vision(model), batch, learning_rate=2e-3, slack=0.1, layers=4)
+    for path in folder.glob("*.safetensors"):
+        path.unlink()
+    model.save_pretrained(folder)
+    backend = TransformersBackend.load(str(folder), device="cuda", dtype=torch.bfloat16)
     (rollout,) = play([PAIRS.pair(0)], backend, Settings(window="all"))
-    assert judge.prompt_tokens < FEW_ROWS < judge.more_tokens
+    prompt = next(n for n, label in enumerate(rows[0].labels) if label != IGNORED)
+    assert prompt < FEW_ROWS < max(len(row.labels) for row in rows) - prompt
     assert [len(turn.frames) for turn in rollout.run.turns] == [8, 16, 16]
     assert not caplog.records, "a CUDA graph was captured"

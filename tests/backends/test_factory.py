@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.faulty_server import serving
 from vrthinker_core import VideoPair, compare, open_backend
 from vrthinker_core.backends import DEFAULT_CHECKPOINT, default_choice, factory, offers
 from vrthinker_core.backends.checkpoint_files import PUBLISHED_PROTOCOLS
@@ -30,7 +29,7 @@ from vrthinker_core.backends.judge_name import (
     parse_judge,
 )
 from vrthinker_core.cli import main
-from vrthinker_core.errors import BackendRefused, BadInput, CheckpointError, explain
+from vrthinker_core.errors import BadInput, CheckpointError, explain
 from vrthinker_core.ui.judges import judge_openers
 
 
@@ -66,19 +65,14 @@ def test_a_torchvision_of_another_torch_is_one_sentence(
 DEEP = "[" * 200_000 + "]" * 200_000
 SCRIPTS = {
     "nested deeply": f'{{"reply": {DEEP}}}',
-    "nested deeply beside the reply": f'{{"reply": "x", "more": {DEEP}}}',
-    "never closed": '{"reply": ' + "[" * 200_000,
     "a number of 5,000 digits": f'{{"reply": {"9" * 5000}}}',
     "not UTF-8": '{"reply": "\udcff"}',
     "no object": "7",
     "no reply": '{"name": "x"}',
     "an unknown protocol": '{"reply": "x", "protocol": "both"}',
-    "a protocol that is a list": '{"reply": "x", "protocol": ["paired"]}',
-    "a name that is a number": '{"reply": "x", "name": 7}',
     "a pause that is a text": '{"reply": "x", "pause": "long"}',
     "a negative pause": '{"reply": "x", "pause": -1}',
     "a pause that is no number": '{"reply": "x", "pause": NaN}',
-    "an endless pause": '{"reply": "x", "pause": 1e999}',
 }
 
 
@@ -137,9 +131,7 @@ def test_the_default_is_the_best_that_fits(
     assert DEFAULT_CHECKPOINT in PUBLISHED_PROTOCOLS
 
 
-def test_what_does_not_run_says_what_it_lacks(
-    machine: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_does_not_run_says_why(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     machine("cuda", 12, OLLAMA)
     monkeypatch.setenv("GEMINI_API_KEY", "key")
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
@@ -210,19 +202,16 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize(
-    ("attribute", "name"), [("judge", "mine"), ("Made", "made"), ("make", "mine")]
-)
-def test_an_instance_a_class_or_a_function_gives_the_judge(attribute: str, name: str) -> None:
-    choice = f"python:vrt_mine:{attribute}"
-    assert (open_backend(choice).name, judge_title(choice)) == (name, f"vrt_mine.{attribute}")
+def test_an_instance_a_class_or_a_function_gives_the_judge() -> None:
+    for attribute, name in (("judge", "mine"), ("Made", "made"), ("make", "mine")):
+        choice = f"python:vrt_mine:{attribute}"
+        assert (open_backend(choice).name, judge_title(choice)) == (name, f"vrt_mine.{attribute}")
 
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(
     ("choice", "says"),
     [
-        ("vrt_mine", "Write python:MODULE:ATTRIBUTE"),
         ("./vrt_mine.py:judge", "Write python:MODULE:ATTRIBUTE"),
         ("vrt_missing:judge", "ModuleNotFoundError: No module named 'vrt_missing'."),
         ("vrt_torn:judge", "ModuleNotFoundError: No module named 'vrt_absent'."),
@@ -259,13 +248,8 @@ def test_no_path_address_or_key_of_an_error_is_shown(secret: str) -> None:
 
 
 def test_a_backend_with_wrong_parts_is_refused_before_the_run(pair: VideoPair) -> None:
-    right = {
-        "name": "a",
-        "protocols": (),
-        "notes": (),
-        "scope": "any",
-        "follows_instructions": True,
-    }
+    right = {"name": "a", "protocols": (), "notes": (), "scope": "any"}
+    right |= {"follows_instructions": True}
     for odd in ({"name": 5}, {"notes": "text"}, {"protocols": "paired"}, {"scope": "all"}):
         with pytest.raises(BadInput, match=rf"is no Backend: wrong {next(iter(odd))}\.$"):
             compare(pair, SimpleNamespace(**right | odd))  # type: ignore[arg-type]
@@ -310,18 +294,13 @@ def refused(text: str) -> str:
     [
         ("nano", JudgeName("nano")),
         ("hf:qunwang13/vrthinker", JudgeName("hf", "qunwang13/vrthinker")),
-        ("hf:/a/b: c", JudgeName("hf", "/a/b: c")),
         ("hf:a/b?quantize=4bit&device=cuda:1", JudgeName("hf", "a/b", "", "4bit", "cuda:1")),
         (f"server:{HOST}", JudgeName("server", HOST)),
         (f"server:{HOST}/#org/model:free", JudgeName("server", HOST, "org/model:free")),
-        (f"server:{HOST}#m?protocol=concat", JudgeName("server", HOST, "m", protocol="concat")),
         (f"server:{HOST}#?protocol=paired", JudgeName("server", HOST, protocol="paired")),
         (f"server:{HOST}/?protocol=paired", JudgeName("server", HOST, protocol="paired")),
-        (f"server:{HOST}?", JudgeName("server", HOST)),
-        ("local", JudgeName("local")),
         ("local:qwen2.5vl:7b", JudgeName("local", "qwen2.5vl:7b")),
         ("local?protocol=paired", JudgeName("local", protocol="paired")),
-        ("openai:gpt-5.2", JudgeName("openai", "gpt-5.2")),
         ("openrouter:qwen/qwen3-vl-8b:free", JudgeName("openrouter", "qwen/qwen3-vl-8b:free")),
         ("scripted:/a?b=c.jsonl", JudgeName("scripted", "/a?b=c.jsonl")),
     ],
@@ -377,15 +356,6 @@ def test_an_address_that_cannot_be_used_is_one_sentence_without_a_secret(text: s
     assert "hunter2" not in judge_title(f"server:{text}")
 
 
-def test_a_model_is_named_only_if_the_server_has_several() -> None:
-    with serving() as server:
-        backend = open_backend(f"server:{server.url}?protocol=paired")
-        assert (backend.name, backend.protocols) == ("general", ("paired",))
-        server.cards = [{"id": "a"}, {"id": "b"}]
-        with pytest.raises(BackendRefused, match="It has a, b: name one"):
-            open_backend(f"server:{server.url}?protocol=paired")
-
-
 @pytest.mark.parametrize("proxy", ["socks5://127.0.0.1:1", "nonsense://hunter2@proxy"])
 def test_a_proxy_that_cannot_be_used_is_one_sentence_that_names_its_variable(
     proxy: str, monkeypatch: pytest.MonkeyPatch
@@ -416,18 +386,14 @@ def test_the_page_neither_shows_nor_logs_a_password(caplog: pytest.LogCaptureFix
 
 def test_names_show_no_path_of_the_server() -> None:
     assert model_title("/data/models/vrthinker/") == "vrthinker"
-    for name, title in (
-        ("http://host:8000/v1#qunwang13/vrthinker?protocol=paired", "qunwang13/vrthinker"),
-        ("http://host:8000/v1", "host:8000"),
-        ("http://host:8000?protocol=paired", "host:8000"),
-    ):
-        assert judge_title(f"server:{name}") == title
+    assert judge_title("server:http://host/v1#a/vrthinker?protocol=paired") == "a/vrthinker"
+    assert judge_title("server:http://host:8000?protocol=paired") == "host:8000"
 
 
 def test_the_key_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("VRTHINKER_API_KEY", raising=False)
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    assert read_key().value == ""
+    assert not read_key().value
     monkeypatch.setenv("OPENAI_API_KEY", "second")
     assert read_key().value == "second"
     monkeypatch.setenv("VRTHINKER_API_KEY", " first\n")

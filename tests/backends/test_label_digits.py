@@ -84,13 +84,10 @@ def test_each_label_has_the_softmax_of_the_logits_before_it(
     assert len(reply.label_tokens) >= (1 if temperature else 4)
     prompt = render_prompt(opening(1), nano.loaded.tokenizer, nano.loaded.vision.vision_item)
     generation = conversation.start_generation(opening(1), sampling)
+    lengths = [len(TOKENIZER.decode(reply.tokens[: n + 1])) for n in range(len(reply.tokens))]
     for label in reply.label_tokens:
         assert reply.text[label.offset] in "012"
-        before = next(
-            n
-            for n in range(len(reply.tokens))
-            if len(TOKENIZER.decode(reply.tokens[: n + 1])) > label.offset
-        )
+        before = sum(length <= label.offset for length in lengths)
         logits, _ = PrefixCache(nano.loaded.model, nano.loaded.vision).prefill(
             [*prompt, *reply.tokens[:before]], not_cancelled
         )

@@ -39,17 +39,12 @@ def test_nano_names_its_protocols_and_every_file_is_small_and_has_a_checksum(
     sums = json.loads((NANO / "vrthinker.json").read_text())["sha256"]
     assert set(files) - {"README.md", "vrthinker.json"} == set(sums)
     assert max(files.values()) < 9_000_000
-
     assert repr(nano) == f"<TransformersBackend {nano.name}, paired and concat>"
 
 
 def test_the_whole_system_prompt_is_one_token(nano: TransformersBackend) -> None:
-    conversation = nano.open_conversation()
-    with_prompt, without = (
-        conversation.count_tokens([system(text), *ASK])
-        for text in (prompt_text("paired_system"), "")
-    )
-    assert with_prompt - without == 1
+    count = nano.open_conversation().count_tokens
+    assert count([system(prompt_text("paired_system")), *ASK]) == count([system(""), *ASK]) + 1
 
 
 @pytest.mark.parametrize(
@@ -60,11 +55,8 @@ def test_nano_replies_in_the_form_of_the_protocol_it_is_asked_in(
 ) -> None:
     prompts, pair = make_protocol(Settings(), protocol), draw_pair(TRAINING_SEEDS)
     frames = DrawnFrames(pair, grid=prompts.grid)(prompts.opening_refs)
-    reply = generate(
-        nano.open_conversation(),
-        prompts.opening_messages(pair.prompt, frames),
-        Sampling(max_new_tokens=600),
-    )
+    opening = prompts.opening_messages(pair.prompt, frames)
+    reply = generate(nano.open_conversation(), opening, Sampling(max_new_tokens=600))
     assert [reply.text.count(f"<{mark}{tag}>") for tag in tags for mark in ("", "/")] == [1] * 4
     assert reply.text.startswith(f"<{tags[0]}>")
 
@@ -95,12 +87,8 @@ def test_chat_template_masks_the_assistant_s_tokens() -> None:
     """So that training can compute its loss on the judge's own tokens alone."""
     tokenizer = AutoTokenizer.from_pretrained(NANO)
     chat = [{"role": "user", "content": "Compare."}, {"role": "assistant", "content": "smooth"}]
-    rendered = tokenizer.apply_chat_template(
-        chat, return_assistant_tokens_mask=True, return_dict=True
-    )
-    generated = [
-        token
-        for token, masked in zip(rendered["input_ids"], rendered["assistant_masks"], strict=True)
-        if masked
-    ]
+    how = {"return_assistant_tokens_mask": True, "return_dict": True}
+    rendered = tokenizer.apply_chat_template(chat, **how)
+    tokens = zip(rendered["input_ids"], rendered["assistant_masks"], strict=True)
+    generated = [token for token, masked in tokens if masked]
     assert tokenizer.decode(generated) == "smooth<|im_end|>"

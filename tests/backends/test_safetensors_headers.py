@@ -51,14 +51,8 @@ def refusal(tmp_path: Path, content: bytes) -> str:
 WHOLE = len(json.dumps({"a": entry()}))
 HEADERS: dict[str, bytes] = {
     "no bytes": b"",
-    "8 zero bytes": bytes(8),
-    "1000 zero bytes": bytes(1000),
-    "a pickle": b"\x80\x04." + bytes(100),
-    "a zip archive": b"PK\x03\x04" + bytes(100),
-    "header length 0": file_of({"a": entry()}, length=0),
     "header length one too small": file_of({"a": entry()}, length=WHOLE - 1),
     "header length one too large": file_of({"a": entry()}, length=WHOLE + 1),
-    "header longer than the file": file_of({"a": entry()}, length=99_999_999),
     "header beyond the limit": file_of({"a": entry()}, length=100_000_001),
     "header length 2^64 - 1": file_of({"a": entry()}, length=2**64 - 1),
     "not UTF-8": file_of(b'{"\xff\xfe": 1}'),
@@ -66,35 +60,20 @@ HEADERS: dict[str, bytes] = {
     "not JSON": file_of(b"{a: 1}"),
     "JSON and more": file_of(json.dumps({"a": entry()}).encode() + b"more"),
     "a list": file_of([]),
-    "null": file_of(b"null"),
     "deeply nested lists": file_of(b"[" * DEEP + b"]" * DEEP),
-    "deeply nested objects": file_of(b'{"a":' * DEEP + b"1" + b"}" * DEEP),
-    "nesting that is never closed": file_of(b'{"a":' * DEEP),
-    "a deeply nested unknown field": file_of(b'{"a": {"x": ' + b"[" * DEEP + b"]" * DEEP + b"}}"),
-    "a deeply nested __metadata__": file_of(
-        b'{"__metadata__": {"a": ' + b"[" * DEEP + b"]" * DEEP + b"}}"
-    ),
     "__metadata__ a list": file_of({"__metadata__": [1], "a": entry()}),
     "__metadata__ of numbers": file_of({"__metadata__": {"a": 1}, "a": entry()}),
-    "a tensor that is a number": file_of({"a": 1}),
     "no shape": file_of({"a": {"dtype": "F32", "data_offsets": [0, 8]}}),
-    "no offsets": file_of({"a": {"dtype": "F32", "shape": [2]}}),
     "unknown dtype": file_of({"a": entry(dtype="Q9")}),
-    "dtype of 100,000 characters": file_of({"a": entry(dtype="incomplete\n" * 10_000)}),
     "a negative shape": file_of({"a": entry(shape=[-2])}),
     "a fractional shape": file_of({"a": entry(shape=[2.0])}),
     "a shape of booleans": file_of({"a": entry(shape=[True, 2])}),
     "a shape that overflows": file_of({"a": entry(shape=[2**62, 4, 2])}),
     "a shape beyond 64 bits": file_of({"a": entry(shape=[10**400])}),
     "a shape that needs more data": file_of({"a": entry(shape=[3])}),
-    "a number of 5,001 digits": file_of(
-        json.dumps({"a": entry(x="n")}).replace('"n"', "9" * 5001).encode()
-    ),
+    "a number of 5,001 digits": file_of(b'{"a": ' + b"9" * 5001 + b"}"),
     "negative offsets": file_of({"a": entry(data_offsets=[-8, 0])}),
-    "offsets in reverse": file_of({"a": entry(data_offsets=[8, 0])}),
-    "fractional offsets": file_of({"a": entry(data_offsets=[0.0, 8.0])}),
     "tensors that overlap": file_of({"a": entry(), "b": entry(data_offsets=[4, 12])}, data=12),
-    "two tensors in one place": file_of({"a": entry(), "b": entry()}),
     "a hole between tensors": file_of({"a": entry(), "b": entry(data_offsets=[16, 24])}, data=24),
     "offsets beyond 64 bits": file_of({"a": entry(data_offsets=[0, 2**70])}),
 }
@@ -121,8 +100,8 @@ def test_wrong_length_is_named_with_the_right_one(
     tmp_path: Path, header: Entry, data: int, expected: int
 ) -> None:
     content = file_of(header, data)
-    should_be = len(content) - data + expected
-    told = f"it should be {should_be:,} bytes long and is {len(content):,}. Fetch it again."
+    right = len(content) - data + expected
+    told = f"it should be {right:,} bytes long and is {len(content):,}. Fetch it again."
     assert told in refusal(tmp_path, content)
 
 

@@ -17,10 +17,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.readme_table import Row, read_rows, replace_row
+from tests.benchmarks.tools import benchmark_parser
 from vrthinker_core.cpus import cpu_count
 
 BENCHMARKS = (
@@ -31,6 +32,8 @@ BENCHMARKS = (
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parents[1]
 README, SHORT = FOLDER / "README.md", ROOT / "README.md"  # The second shows some of the rows
+START, END = "<!-- benchmarks -->\n", "<!-- /benchmarks -->"
+HEADER = "| command | what it compares | what it found | on |\n|---|---|---|---|\n"
 
 
 def main() -> int:
@@ -49,10 +52,8 @@ def main() -> int:
         status, last_line = run_python(command)
         if status != 0:
             failed = True
-            print(
-                f"{name} ended with exit status {status}; nothing of it goes into the README.",
-                file=sys.stderr,
-            )
+            said = f"{name} ended with exit status {status}; nothing of it goes into the README."
+            print(said, file=sys.stderr)
             continue
         row = make_row(name, " ".join(["python", *command]), json.loads(last_line), options.gpu)
         print(f"{name}: {row.found}", flush=True)
@@ -72,17 +73,12 @@ def summary(name: str) -> str:
 def make_row(name: str, command: str, result: dict[str, Any], gpu: bool) -> Row:
     """The README's row for the result that `command` printed on this machine."""
     sentence: str = importlib.import_module(f"tests.benchmarks.{name}").readme_row(result)
-    return Row(command, summary(name), sentence, _gpu_name() if gpu else _processors(cpu_count()))
+    machine = f"{cpu_count()} processor{'' if cpu_count() == 1 else 's'}"
+    if gpu:
+        import torch
 
-
-def _processors(count: int) -> str:
-    return f"{count} processor{'' if count == 1 else 's'}"
-
-
-def _gpu_name() -> str:
-    import torch
-
-    return torch.cuda.get_device_name()
+        machine = torch.cuda.get_device_name()
+    return Row(command, summary(name), sentence, machine)
 
 
 def run_python(arguments: Sequence[str]) -> tuple[int, str]:
@@ -98,26 +94,57 @@ def run_python(arguments: Sequence[str]) -> tuple[int, str]:
     return process.returncode, last_line
 
 
+@dataclass(frozen=True)
+class Row:
+    """One command and what it found."""
+
+    command: str
+    compares: str
+    found: str
+    machine: str
+
+    def __str__(self) -> str:
+        return f"| `{self.command}` | {self.compares} | {self.found} | {self.machine} |\n"
+
+    @classmethod
+    def parse(cls, line: str) -> Row:
+        """Read a line of the table back. Raises ValueError for a line that is none."""
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        if len(cells) != 4:
+            raise ValueError(f"not a row of four cells: {line!r}")
+        return cls(cells[0].strip("`"), *cells[1:])
+
+
+def read_rows(readme: str) -> list[Row]:
+    """All rows of the table in a README's text. Raises ValueError where there is no such table."""
+    _, _, rest = readme.partition(START)
+    table, end, _ = rest.partition(END)
+    if not end or not table.startswith(HEADER):
+        raise ValueError(f"There is no table of measurements between {START.strip()} and {END}.")
+    return [Row.parse(line) for line in table.removeprefix(HEADER).splitlines()]
+
+
+def replace_row(readme: str, row: Row) -> str:
+    """The README's text with `row` in place of the same command's, or at the end."""
+    if Row.parse(str(row)) != row:
+        raise ValueError(f"a cell holds what ends a cell or a row: {row}")
+    rows = read_rows(readme)
+    commands = [each.command for each in rows]
+    if row.command in commands:
+        rows[commands.index(row.command)] = row
+    else:
+        rows.append(row)
+    before, _, rest = readme.partition(START)
+    return before + START + HEADER + "".join(map(str, rows)) + END + rest.partition(END)[2]
+
+
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.benchmarks",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "names", nargs="*", metavar="NAME", help="benchmarks to run; none lists them"
-    )
-    parser.add_argument("--quick", action="store_true", help="the short form")
-    parser.add_argument(
-        "--gpu",
-        action="store_true",
-        help="the shape of the 7B on a GPU, where a benchmark has that form",
-    )
-    parser.add_argument(
-        "--update-readme",
-        action="store_true",
-        help="write what the full form found into the README's table",
-    )
+    gpu = "the shape of the 7B on a GPU, where a benchmark has that form"
+    parser = benchmark_parser(__doc__, "the short form", gpu)
+    parser.prog = "python -m tests.benchmarks"
+    parser.add_argument("names", nargs="*", metavar="NAME", help="what to run; none lists them")
+    update = "write what the full form found into the README's table"
+    parser.add_argument("--update-readme", action="store_true", help=update)
     options = parser.parse_args()
     if unknown := [name for name in options.names if name not in BENCHMARKS]:
         parser.error(f"there is no benchmark {unknown[0]}; there are {', '.join(BENCHMARKS)}")

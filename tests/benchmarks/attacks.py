@@ -31,6 +31,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from tests.benchmarks.tools import benchmark_parser
 from tests.benchmarks.tools.http_client import FILE_META, HttpClient
 from tests.benchmarks.tools.metrics import (
     PeakUsage,
@@ -41,7 +42,6 @@ from tests.benchmarks.tools.metrics import (
     scripted_server,
 )
 from tests.benchmarks.tools.numbered_clips import write_pair
-from tests.benchmarks.tools.options import benchmark_parser
 from tests.benchmarks.tools.page_client import PageClient, PageConfig
 from tests.ui.conftest import Server
 from tests.ui.support.saved_examples import ANSWER, SCRIPT, write_example
@@ -135,10 +135,8 @@ def main() -> None:
 def readme_row(result: Figures) -> str:
     """The result in a sentence for the README's table."""
     attacks = result["attacks"]
-    waits = "; ".join(
-        f"{name}: {each['longest_s']:.2f} s, {each['grown_mb']:.0f} MB"
-        for name, each in attacks.items()
-    )
+    told = "{}: {longest_s:.2f} s, {grown_mb:.0f} MB".format
+    waits = "; ".join(told(name, **each) for name, each in attacks.items())
     refused = sum(each["refused"] for each in attacks.values())
     return f"The longest wait of an honest visitor, and memory above idle: {waits}; {refused} of them refused"
 
@@ -193,9 +191,8 @@ async def visitors(target: Target, size: Size) -> tuple[Figures, Promises]:
     files = await clients[0].open_with_clips(target.clips)
     for client in clients[1:]:
         await client.open()
-    runs = await gather_all(
-        client.compare(files, f"Visitor {number}.") for number, client in enumerate(clients)
-    )
+    named = enumerate(clients)
+    runs = await gather_all(client.compare(files, f"Visitor {n}.") for n, client in named)
     await asyncio.gather(*(client.close() for client in clients))
     lost = sum(run is None or not run.complete for run in runs)
     return {"visitors": size.visitors, "lost": lost}, {"no visitor is lost": lost == 0}

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from tests.benchmarks.tools.options import benchmark_parser
+from tests.benchmarks.tools import benchmark_parser
 from tests.benchmarks.tools.our_loop import ForcedConversation
 from tests.benchmarks.tools.published_loop import ForcedTokens
 from tests.benchmarks.tools.random_models import random_checkpoint

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.tools.options import benchmark_parser
+from tests.benchmarks.tools import benchmark_parser
 from tests.evaluation.support.many_rows import evaluate_many, write_many
 from tests.evaluation.support.scripted_runs import run_description, scripted_judge, write_table
 from vrthinker_core.evaluation.job import judge_rows, open_out
@@ -58,9 +58,8 @@ def measure_rows(folder: Path, rows: int) -> dict[str, float]:
     table = write_many(folder, rows)
     began, processor = time.perf_counter(), time.process_time()
     done = len(evaluate_many(table, folder / "out"))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (
-        2**10 if sys.platform == "linux" else 2**20
-    )
+    unit = 2**10 if sys.platform == "linux" else 2**20
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
     seconds, own = time.perf_counter() - began, time.process_time() - processor
     figures = {"seconds": round(seconds, 2), "processor_seconds": round(own, 2)}
     return {"rows": done, **figures, "peak_mb": round(peak)}

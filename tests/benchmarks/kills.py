@@ -28,8 +28,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from tests.benchmarks.tools import benchmark_parser
 from tests.benchmarks.tools.metrics import list_files
-from tests.benchmarks.tools.options import benchmark_parser
 from tests.support.small_clips import write_clip
 from tests.ui.conftest import Server, write_script
 from tests.ui.support import handmade_runs

@@ -24,6 +24,7 @@ remains that was not there before the first (the visitors share two uploaded vid
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import tempfile
 import time
@@ -32,8 +33,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.tools.api_client import CompareResult, compare
-from tests.benchmarks.tools.http_client import HttpClient
+from tests.benchmarks.tools import benchmark_parser
+from tests.benchmarks.tools.http_client import FILE_META, OK, HttpClient
 from tests.benchmarks.tools.metrics import (
     PeakUsage,
     at_most,
@@ -48,11 +49,11 @@ from tests.benchmarks.tools.metrics import (
     with_timeout,
 )
 from tests.benchmarks.tools.numbered_clips import foreign_content, write_pair
-from tests.benchmarks.tools.options import benchmark_parser
 from tests.benchmarks.tools.page_client import ObservedRun, PageClient, PageConfig
 from tests.ui.conftest import Server
 from tests.ui.support.saved_examples import ANSWER, ask
 from vrthinker_core.cpus import cpu_count
+from vrthinker_core.ui import words
 
 FIRST_UPDATE_S, BUSY_S, GROWTH_MB = 3.0, 1.0, 50.0
 """The promised limits."""
@@ -61,10 +62,8 @@ CLEANUP_S = 20.0
 """Time for the server to clean up after the last visitor."""
 
 SHORT = (ask(10, 30, 60, 90), ANSWER)
-LONG = tuple(
-    reply.replace("<Think>", "<Think>" + "The block glides, and glides on. " * 16)
-    for reply in SHORT
-)
+THOUGHT = "<Think>" + "The block glides, and glides on. " * 16
+LONG = tuple(reply.replace("<Think>", THOUGHT) for reply in SHORT)
 
 Figures = dict[str, Any]
 Promises = dict[str, bool]
@@ -119,26 +118,16 @@ def readme_row(result: Figures) -> str:
 def crowd(folder: Path, size: Size) -> tuple[Figures, Promises]:
     """All at once, and all are judged."""
     pairs = [write_pair(folder, number) for number in range(size.crowd)]
-    with scripted_server(
-        folder, LONG, size.pause, "--at-once", str(size.crowd), "--waiting", str(size.crowd)
-    ) as server:
+    options = ("--at-once", str(size.crowd), "--waiting", str(size.crowd))
+    with scripted_server(folder, LONG, size.pause, *options) as server:
         figures, mixed = asyncio.run(_crowd(server, pairs))
-    print(
-        f"crowd      {figures['together']} of {size.crowd} streamed to at the same time, {figures['updates']:,} updates"
-    )
-    print(
-        f"           first update after {figures['first_p95']} s (p95), first frames after {figures['frames_p95']} s (p95)"
-    )
-    print(
-        f"           at most {figures['processes']} processes beside the server, {figures['memory_mb']:,} MB resident with it"
-    )
-    print(f"           lost {figures['lost']}, mixed {len(mixed)}", *mixed[:9], sep="\n           ")
-    return {**figures, "mixed": len(mixed)}, {
+    figures |= {"mixed": len(mixed)}
+    print("crowd     ", figures, *mixed[:9], sep="\n           ")
+    in_time = at_most(figures["first_p95"], FIRST_UPDATE_S)
+    return figures, {
         f"{size.crowd} at once: none lost": figures["lost"] == 0,
         f"{size.crowd} at once: none mixed": not mixed,
-        f"{size.crowd} at once: first update within {FIRST_UPDATE_S:g} s (p95)": at_most(
-            figures["first_p95"], FIRST_UPDATE_S
-        ),
+        f"{size.crowd} at once: first update within {FIRST_UPDATE_S:g} s (p95)": in_time,
     }
 
 
@@ -151,10 +140,8 @@ async def _crowd(server: Server, pairs: Sequence[tuple[Path, Path]]) -> tuple[Fi
     prompts = [f"Visitor {number} saw a block glide." for number in range(len(pairs))]
     peak = PeakUsage(server)
     sampling = asyncio.create_task(peak.sample())
-    runs = await gather_all(
-        client.compare(both, prompt)
-        for client, both, prompt in zip(clients, files, prompts, strict=True)
-    )
+    given = zip(clients, files, prompts, strict=True)
+    runs = await gather_all(client.compare(both, prompt) for client, both, prompt in given)
     sampling.cancel()
     checks = zip(clients, runs, range(len(pairs)), prompts, strict=True)
     mixed = [line for check in checks for line in await _mixed(*check)]
@@ -199,11 +186,7 @@ def burst(folder: Path, size: Size) -> tuple[Figures, Promises]:
         }
     promises = {}
     for who, each in figures.items():
-        print(
-            f"burst      {size.burst} {who}: {each['judged']} judged, {each['busy']} told that it is busy,",
-            end=" ",
-        )
-        print(f"the last of them after {each['busy_max']} s; lost {each['lost']}")
+        print(f"burst      {size.burst} {who}: {each}")
         promises[f"{size.burst} {who} at once: all end or are told"] = each["lost"] == 0
         in_time = each["busy"] == 0 or at_most(each["busy_max"], BUSY_S)
         promises[f"{size.burst} {who} at once: told within {BUSY_S:g} s that it is busy"] = in_time
@@ -224,14 +207,39 @@ async def _burst_of_visitors(server: Server, pair: tuple[Path, Path], count: int
     return _summarize(runs)
 
 
+@dataclass(frozen=True)
+class Called:
+    """How a call of `compare` ended."""
+
+    seconds: float
+    complete: bool  # The run of its own prompt ended with a verdict on every dimension
+    busy: bool  # It was told that too many runs wait
+
+
 async def _burst_of_programs(server: Server, pair: tuple[Path, Path], count: int) -> Figures:
     http = HttpClient(server.url)
-    paths = [await http.upload(clip) for clip in pair]
-    calls = (compare(http, paths, f"Program {number}.") for number in range(count))
+    files = [{"path": await http.upload(clip), "meta": FILE_META} for clip in pair]
+    calls = (_call(http, files, f"Program {number}.") for number in range(count))
     return _summarize(await gather_all(calls))
 
 
-def _summarize(outcomes: Sequence[ObservedRun | CompareResult | None]) -> Figures:
+async def _call(http: HttpClient, files: Sequence[Any], prompt: str) -> Called:
+    """Call `compare` over plain HTTP, and read its stream to the end."""
+    started = time.perf_counter()
+    status, answer = await http.post("gradio_api/call/compare", {"data": [*files, prompt]})
+    last = {"error": answer.get("detail")}
+    if status == OK:
+        last = {}
+        async with http.request(f"gradio_api/call/compare/{answer['event_id']}") as (_, stream):
+            while line := await stream.readline():
+                if line.startswith(b"data: ") and (data := json.loads(line[6:])):
+                    last = data[0]
+    whole = last.get("prompt") == prompt and last.get("stop") == "answered"
+    complete = whole and None not in last["labels"].values()
+    return Called(time.perf_counter() - started, complete, last.get("error") == words.BUSY)
+
+
+def _summarize(outcomes: Sequence[ObservedRun | Called | None]) -> Figures:
     ended = [outcome for outcome in outcomes if outcome is not None]
     judged = sum(outcome.complete for outcome in ended)
     busy = [outcome.seconds for outcome in ended if outcome.busy]
@@ -248,21 +256,12 @@ def endurance(folder: Path, size: Size) -> tuple[Figures, Promises]:
     pair = write_pair(folder, 0)
     with scripted_server(folder, SHORT, 0.0, "--at-once", "2") as server:
         figures = asyncio.run(_endurance(server, pair, size))
-    memory, grown = figures["memory_mb"], figures["grown_mb"]
-    print(
-        f"endurance  {memory[0]} MB resident after {size.warmup} runs, then {memory[1:]} in {size.runs} more: {grown} MB more;"
-    )
-    print(
-        f"           {figures['judged']} of {size.warmup + size.runs} judged, {figures['seconds_per_run']} s each;",
-        end=" ",
-    )
-    print(f"left behind: {figures['files']} files, {figures['processes']} processes")
+    print(f"endurance  {figures}")
+    grown, left = figures["grown_mb"], figures["files"] + figures["processes"]
     return figures, {
         f"{size.runs} runs: all are judged": figures["judged"] == size.warmup + size.runs,
         f"{size.runs} runs: memory grows by {GROWTH_MB:g} MB at most": grown <= GROWTH_MB,
-        f"{size.runs} runs: no file and no process stays": figures["files"]
-        == figures["processes"]
-        == 0,
+        f"{size.runs} runs: no file and no process stays": left == 0,
     }
 
 

@@ -13,23 +13,17 @@ import json
 import tempfile
 import time
 from collections.abc import Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.tools.options import benchmark_parser
-from vrthinker_core import (
-    Dimension,
-    Finished,
-    StopReason,
-    TurnEnded,
-    VideoPair,
-    judge,
-    open_backend,
-)
+from tests.benchmarks.tools import benchmark_parser
+from vrthinker_core import Dimension, StopReason, VideoPair, judge, open_backend
 from vrthinker_core.backends import Backend
 from vrthinker_core.drawn.video_files import write_pairs
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.open_dataset import read_dataset
+from vrthinker_core.types.events import add_event
 
 UNSEEN = 2_000_000_000
 """First seed of the pairs that no training run draws from."""
@@ -72,8 +66,8 @@ def measure(rows: Sequence[EvaluationPair]) -> dict[str, object]:
         for name, label in truth.items():
             right[name] += labels.get(name) == label
         if labels != truth:
-            name = Path(row.first).name
-            print(f"{name}: labels {labels}, truth {truth} ({row.prompt})", flush=True)
+            told = f"{Path(row.first).name}: labels {labels}, truth {truth} ({row.prompt})"
+            print(told, flush=True)
     seconds = time.perf_counter() - started
     return {
         "weights": sum(weight.numel() for weight in backend.loaded.model.parameters()), "pairs": len(rows),
@@ -85,15 +79,11 @@ def measure(rows: Sequence[EvaluationPair]) -> dict[str, object]:
 
 def _judge_one(pair: VideoPair, backend: Backend) -> tuple[dict[str, int], str, int]:
     """Labels by dimension, the stop reason, and the number of turns."""
-    turns = 0
-    for event in judge(pair, backend):
-        turns += isinstance(event, TurnEnded)
-        if isinstance(event, Finished):
-            labels = event.verdict.labels if event.verdict is not None else {}
-            if event.stop is StopReason.FAILED:
-                print(event.error)
-            return labels, event.stop.value, turns
-    raise AssertionError("every run ends")
+    trace = reduce(add_event, judge(pair, backend), None)
+    end = trace.finished
+    if end.stop is StopReason.FAILED:
+        print(end.error)
+    return end.verdict.labels if end.verdict else {}, end.stop.value, len(trace.turns)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.benchmarks.tools.options import benchmark_parser
+from tests.benchmarks.tools import benchmark_parser
 from tests.support.browser import started
 from tests.support.small_clips import write_clip
 from tests.ui.conftest import DESKTOP, Server, write_script
@@ -47,10 +47,7 @@ RECORD = """(() => {
   };
 })()"""
 """Keeps the text of the page's updates as it comes."""
-LOADED = (
-    DRAWN
-    + " && [...document.querySelectorAll('.vrt-tile img')].every((image) => image.complete && image.naturalWidth > 0)"
-)
+LOADED = "[...document.querySelectorAll('.vrt-tile img')].every((image) => image.complete && image.naturalWidth > 0)"
 
 
 def main() -> None:
@@ -91,25 +88,19 @@ def measure(folder: Path, chromium: Browser, times: int) -> dict[str, float]:
     finally:
         server.stop()
     drawn, loaded, sent = zip(*openings, strict=True)
-    opened = {
-        "open_seconds": round(statistics.median(drawn), 3),
-        "loaded_seconds": round(statistics.median(loaded), 3),
-    }
+    both = (("open_seconds", drawn), ("loaded_seconds", loaded))
+    opened = {name: round(statistics.median(seconds), 3) for name, seconds in both}
     return {**opened, "open_bytes": max(sent), **streamed}
 
 
 def long_run() -> Trace:
     """A finished run of six turns with twelve pairs each."""
     slots = [range(turn, 128, 11)[:PAIRS] for turn in range(TURNS)]
-    asking = [
-        handmade_runs.asking(turn, handmade_runs.pairs(slots[turn - 1]), slots[turn])
-        for turn in range(1, TURNS)
-    ]
-    return Trace(
-        handmade_runs.started(),
-        (*asking, handmade_runs.answering(TURNS, handmade_runs.pairs(slots[-1]))),
-        Finished(StopReason.ANSWERED, handmade_runs.WHOLE),
-    )
+    shown = [handmade_runs.pairs(each) for each in slots]
+    turns = [handmade_runs.asking(n, shown[n - 1], slots[n]) for n in range(1, TURNS)]
+    turns.append(handmade_runs.answering(TURNS, shown[-1]))
+    end = Finished(StopReason.ANSWERED, handmade_runs.WHOLE)
+    return Trace(handmade_runs.started(), tuple(turns), end)
 
 
 def open_saved_run(chromium: Browser, server: Server) -> tuple[float, float, int]:
@@ -121,10 +112,9 @@ def open_saved_run(chromium: Browser, server: Server) -> tuple[float, float, int
     page.get_by_role("button", name="Skip to the end").click()
     page.wait_for_function(DRAWN % (2 * TURNS * PAIRS))
     drawn = time.perf_counter() - started
-    page.evaluate(
-        "document.querySelectorAll('.vrt-tile img').forEach((image) => { image.loading = 'eager'; })"
-    )
-    page.wait_for_function(LOADED % (2 * TURNS * PAIRS))
+    load = "document.querySelectorAll('.vrt-tile img').forEach((image) => { image.loading = 'eager'; })"
+    page.evaluate(load)
+    page.wait_for_function(f"{DRAWN % (2 * TURNS * PAIRS)} && {LOADED}")
     loaded = time.perf_counter() - started
     sent = len(received(page).encode())
     page.context.close()
@@ -162,14 +152,11 @@ def follow_live_run(chromium: Browser, server: Server, folder: Path) -> dict[str
     stream = received(page)
     page.context.close()
     updates = [line for line in stream.splitlines() if '"process_generating"' in line]
+    named = sum(len(PICTURE.findall(line)) for line in updates)
     return {
-        "stream_bytes": len(stream.encode()),
-        "streamed_pairs": pairs,
-        "sent_per_frame": round(
-            sum(len(PICTURE.findall(line)) for line in updates) / (2 * pairs), 2
-        ),
-        "fetched_at_most": max(fetched.values()),
-    }
+        "stream_bytes": len(stream.encode()), "streamed_pairs": pairs,
+        "sent_per_frame": round(named / (2 * pairs), 2), "fetched_at_most": max(fetched.values()),
+    }  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.tools.options import benchmark_parser
+from tests.benchmarks.tools import benchmark_parser
 from tests.support.drawn_pairs import drawn_pairs
 from tests.support.served_models import NO_VLLM, vllm_program, vllm_serving
 from tests.support.wire_counter import CountingProxy, counting
@@ -100,7 +100,8 @@ def _weigh(pairs: Sequence[VideoPair], served: Backend, proxy: CountingProxy) ->
         replies(pair, served)
         for turn, weight in enumerate(proxy.request_bytes[before:], start=1):
             weights.setdefault(turn, []).append(weight)
-        twice += sum(proxy.pictures[before:]) - proxy.distinct_pictures(before)
+        sent = [digest for found in proxy.digests[before:] for digest in found]
+        twice += len(sent) - len({*sent})
     median = {
         str(turn): round(statistics.median(found) / 1000, 1) for turn, found in weights.items()
     }

@@ -20,7 +20,7 @@ from typing import Any
 
 from transformers import AutoTokenizer
 
-from tests.benchmarks.tools.options import benchmark_parser
+from tests.benchmarks.tools import benchmark_parser
 from tests.benchmarks.tools.our_loop import OurLoop
 from tests.benchmarks.tools.phase_timer import PHASES, PhaseTimer
 from tests.benchmarks.tools.published_loop import PublishedLoop
@@ -42,12 +42,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         checkpoint = random_checkpoint(folder, quick=options.quick, side=side, gpu=options.gpu)
-        videos = (
-            write_clip(folder / "a.mp4", 120, 640, 360),
-            write_clip(folder / "b.mp4", 120, 640, 360, hue=80),
-        )
+        clips = ((folder / "a.mp4", 0), (folder / "b.mp4", 80))
+        first, second = (write_clip(path, 120, 640, 360, hue) for path, hue in clips)
         all_pairs = [12] if options.quick else [4, 12]
-        figures = {str(pairs): measure(checkpoint, videos, pairs, WORDS) for pairs in all_pairs}
+        figures = {
+            str(pairs): measure(checkpoint, (first, second), pairs, WORDS) for pairs in all_pairs
+        }
     weights = sum(weight.numel() for weight in checkpoint.model.parameters())
     result = {"weights": weights, "side": side, "words": WORDS, "pairs_per_call": figures}
     print(json.dumps(result))
@@ -126,12 +126,11 @@ def _ratios(seconds: dict[str, list[Seconds]]) -> dict[str, object]:
     def ratio(*phases: str, turns: slice = slice(None)) -> float:
         return round(total("published", phases, turns) / total("ours", phases, turns), 2)
 
+    to_read = ("video", "vision", "prefill")
     ratios = {
         "total": ratio(*PHASES),
         "vision+prefill": ratio("vision", "prefill"),
-        "last turn, video+vision+prefill": ratio(
-            "video", "vision", "prefill", turns=slice(-1, None)
-        ),
+        "last turn, video+vision+prefill": ratio(*to_read, turns=slice(-1, None)),
         **{phase: ratio(phase) for phase in PHASES},
     }
     for name, value in ratios.items():

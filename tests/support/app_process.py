@@ -34,9 +34,8 @@ def fork_app(options: Sequence[str], environment: Mapping[str, str], log: Path) 
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["spaces", "vrthinker_core.ui.page"])
     known, tell = context.Pipe(duplex=False)
-    process = context.Process(
-        target=_run_app, args=(_with_own_runs(options, log), dict(environment), log, known)
-    )
+    given = (_with_own_runs(options, log), dict(environment), log, known)
+    process = context.Process(target=_run_app, args=given)
     process.start()
     found = psutil.Process(process.pid)  # its parent reaps it: none is found once it has ended
     tell.send_bytes(b"")
@@ -52,16 +51,8 @@ def is_alive(process: psutil.Process) -> bool:
 
 def _with_own_runs(options: Sequence[str], log: Path) -> list[str]:
     """No server of a test keeps runs in the cache folder of whoever runs it."""
-    return (
-        [*options]
-        if "--runs-folder" in options
-        else [*options, "--runs-folder", str(runs_folder(log))]
-    )
-
-
-def runs_folder(log: Path) -> Path:
-    """Where the server with that log keeps its runs."""
-    return log.parent / "runs"
+    own = [] if "--runs-folder" in options else ["--runs-folder", str(log.parent / "runs")]
+    return [*options, *own]
 
 
 def _run_app(options: list[str], environment: dict[str, str], log: Path, known: Connection) -> None:
@@ -69,9 +60,8 @@ def _run_app(options: list[str], environment: dict[str, str], log: Path, known: 
     with log.open("w") as output:
         os.dup2(output.fileno(), 1)
         os.dup2(output.fileno(), 2)
-    resource.setrlimit(
-        resource.RLIMIT_NOFILE, (USUAL_OPEN_FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
-    )
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (USUAL_OPEN_FILES, hard))
     os.environ.clear()
     os.environ.update(environment)
     tempfile.tempdir = None  # found again, in this environment

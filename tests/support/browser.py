@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,16 +17,8 @@ if TYPE_CHECKING:
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 # The headless shell first: a page costs it much less processor time than in a whole browser.
-CHROMIUM = next(
-    filter(
-        None,
-        map(
-            shutil.which,
-            ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"),
-        ),
-    ),
-    None,
-)
+PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+CHROMIUM = next(filter(None, map(shutil.which, PROGRAMS)), None)
 FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 LOADER = re.compile(r"[^\n]*error while loading shared libraries[^\n]*")
 LOGGED = re.compile(r"\[err\] ([^\n]+)")
@@ -49,40 +41,27 @@ def started() -> Iterator[Browser]:
     """Chromium, running. Raises `NoBrowser` where that cannot be."""
     if reason := absent():
         raise NoBrowser(sentence(reason))
-    with ExitStack() as running:
-        yield _launched(running)
-
-
-def _launched(running: ExitStack) -> Browser:
-    from playwright.sync_api import sync_playwright
-
-    _check_driver()
-    playwright = running.enter_context(sync_playwright())
-    try:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-    except Exception as error:
-        raise NoBrowser(sentence(f"Chromium ({CHROMIUM}) does not start", str(error))) from error
-    running.callback(browser.close)
-    return browser
-
-
-def _check_driver() -> None:
-    """Start Playwright's driver once by itself: where it fails, Playwright would leave tracebacks of a broken pipe behind."""
+    # Where the driver fails, Playwright itself would leave tracebacks of a broken pipe behind
     command = [sys.executable, "-m", "playwright", "--version"]
     driver = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     if driver.returncode:
         raise NoBrowser(sentence("Playwright's driver does not start", driver.stderr))
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        try:
+            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        except Exception as error:
+            said = sentence(f"Chromium ({CHROMIUM}) does not start", str(error))
+            raise NoBrowser(said) from error
+        with closing(browser):
+            yield browser
 
 
 def sentence(reason: str, said: str = "") -> str:
-    """What is wrong, the one line of what was said that tells most, and what installs what is missing."""
+    """What is wrong, the one line of what was said that tells most, and what the README installs."""
     told = LOADER.search(said) or LOGGED.search(said) or re.search(r"[^\n]+", said)
-    line = re.sub(r"^.*\[err\] ", "", told[0]).strip() if told else ""
-    return f"{reason}{': ' + line if line else ''}; what the tests need is installed by: {installation()}"
-
-
-def installation() -> str:
-    """The part of the README's test line that installs Debian's packages."""
-    line = README.read_text("utf-8").partition("<!-- the test line -->")[2]
-    (packages,) = re.findall(r"--no-install-recommends ([^']+)", line)[:1]
-    return f"apt-get install {packages}"
+    line = re.sub(r"^.*\[err\] ", ": ", f": {told[0].strip()}") if told else ""
+    readme = README.read_text("utf-8").partition("<!-- the test line -->")[2]
+    (packages,) = re.findall(r"--no-install-recommends ([^']+)", readme)[:1]
+    return f"{reason}{line}; what the tests need is installed by: apt-get install {packages}"

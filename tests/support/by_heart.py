@@ -30,12 +30,9 @@ def learn_by_heart(
     text, dtype = model.model.language_model, model.dtype
     last = text.layers[-(layers or len(text.layers)) :]
     states, given = _inputs(model, batch, last[0])
-    learning = torch.nn.ModuleList(
-        [*last, text.norm, model.lm_head]
-    ).float()  # bfloat16 would lose small steps
-    optimizer = torch.optim.AdamW(
-        learning.requires_grad_().parameters(), lr=learning_rate, weight_decay=0.0
-    )
+    learning = torch.nn.ModuleList([*last, text.norm, model.lm_head])
+    learning.float().requires_grad_()  # bfloat16 would lose small steps
+    optimizer = torch.optim.AdamW(learning.parameters(), lr=learning_rate, weight_decay=0.0)
     learnt = labels != IGNORED
     enough = (math.log(len(labels)) + slack) * len(labels) / int(learnt.sum())
     for taken in range(STEPS):
@@ -43,18 +40,15 @@ def learn_by_heart(
             hidden = states
             for layer in last:
                 hidden = layer(hidden, **given)
-            loss = torch.nn.functional.cross_entropy(
-                model.lm_head(text.norm(hidden[:, :-1][learnt])).float(), labels[learnt]
-            )
+            logits = model.lm_head(text.norm(hidden[:, :-1][learnt])).float()
+            loss = torch.nn.functional.cross_entropy(logits, labels[learnt])
         if float(loss.detach()) < enough:
             learning.requires_grad_(False).to(dtype)
             return taken
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
-    raise AssertionError(
-        f"not learnt by heart: {float(loss.detach()):.4f} a token, wanted {enough:.4f}"
-    )
+    raise AssertionError(f"not learnt by heart: {loss.item():.4f} a token, wanted {enough:.4f}")
 
 
 @torch.no_grad()

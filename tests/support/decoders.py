@@ -13,11 +13,8 @@ def decoders() -> list[psutil.Process]:
     found = []
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):  # it has ended meanwhile
-            found += (
-                [process]
-                if "vrthinker_core.video.fork_server" in " ".join(process.cmdline())
-                else []
-            )
+            if "vrthinker_core.video.fork_server" in " ".join(process.cmdline()):
+                found.append(process)
     return found
 
 

@@ -34,10 +34,7 @@ def look(*indices: int, field: str = "frame_indices") -> str:
 def answer(verdict: Verdict) -> str:
     """A reply that answers."""
     labels = dict(verdict)
-    said = ", ".join(
-        f"{each}={labels[each].value if hasattr(labels[each], 'value') else labels[each]}"
-        for each in Dimension
-    )
+    said = ", ".join(f"{each}={getattr(labels[each], 'value', labels[each])}" for each in Dimension)
     return f"<Snapshot>a</Snapshot>\n<Think>b</Think>\n<Answer>{said}</Answer>"
 
 

@@ -63,9 +63,8 @@ def replies(
         refused = next(filter(None, (refusal(body) for refusal in refusals)), None)
         if refused is not None:
             return refused(handler, body)
-        text = (
-            ANSWER if any(message["role"] == "assistant" for message in body["messages"]) else LOOK
-        )
+        roles = {message["role"] for message in body["messages"]}
+        text = ANSWER if "assistant" in roles else LOOK
         if not body.get("stream"):
             message = {"role": "assistant", "content": text[: 4 * body["max_tokens"]]}
             end = usage(counted(body), 1) | {"object": "chat.completion"}
@@ -123,16 +122,12 @@ def lmstudio(
     *, context: int | None = 32_768, vision: bool = True
 ) -> AbstractContextManager[FaultyServer]:
     """Takes pictures as data URIs of PNG and JPEG alone."""
-    loaded = [{"id": "qwen/qwen3-vl-8b", "config": {"context_length": context}}]
+    name, most = "qwen/qwen3-vl-8b", {"max_context_length": 262_144}
+    loaded = [{"id": name, "config": {"context_length": context}}] if context else []
+    can = {"capabilities": {"vision": vision, "trained_for_tool_use": True}, **most}
     listed = [
         {"type": "embedding", "key": "nomic", "loaded_instances": []},
-        {
-            "type": "llm",
-            "key": "qwen/qwen3-vl-8b",
-            "loaded_instances": loaded if context else [],
-            "max_context_length": 262_144,
-            "capabilities": {"vision": vision, "trained_for_tool_use": True},
-        },
+        {"type": "llm", "key": name, "loaded_instances": loaded, **can},
     ]
 
     def odd_picture(body: dict[str, Any]) -> Answer | None:
@@ -162,13 +157,11 @@ def llamacpp(
 
     def too_long(body: dict[str, Any]) -> Answer | None:
         said = f"request ({count(body)} tokens) exceeds the available context size ({context} tokens), try increasing it"
-        return (
-            refuses(400, said, type="exceed_context_size_error") if count(body) > context else None
-        )
+        refusal = refuses(400, said, type="exceed_context_size_error")
+        return refusal if count(body) > context else None
 
-    props = {"default_generation_settings": {"n_ctx": context}} | (
-        {"modalities": {"vision": mmproj, "audio": False}} if says_so else {}
-    )
+    props: dict[str, Any] = {"default_generation_settings": {"n_ctx": context}}
+    props |= {"modalities": {"vision": mmproj, "audio": False}} if says_so else {}
     cards = ({"id": "qwen2.5-vl-7b-q4.gguf", "owned_by": "llamacpp", "meta": {"n_ctx_train": 9}},)
     return serving(replies(blind, thinks, too_long), cards=cards, routes={"/props": gives(props)})
 
@@ -181,18 +174,16 @@ def openai_alike(owner: str, picture: int = 256) -> AbstractContextManager[Fault
 
 def refuses_pictures(owner: str) -> AbstractContextManager[FaultyServer]:
     """A text model on vLLM."""
-    said = "vlm is not a multimodal model"
-    return serving(
-        replies(lambda body: refuses(400, said) if pictures(body) else None),
-        cards=({"id": "vlm", "owned_by": owner},),
-    )
+    refusal = refuses(400, "vlm is not a multimodal model")
+    answer = replies(lambda body: refusal if pictures(body) else None)
+    return serving(answer, cards=({"id": "vlm", "owned_by": owner},))
 
 
 # -- hosts --------------------------------------------------------------------------------------------------------------
 
 
 def _wants_key(answer: Answer, refused: Answer) -> Answer:
-    def checked(handler: Handler, body: dict[str, Any]) -> None:
+    def checked(handler: Handler, body: Any = None) -> None:
         right = handler.headers.get("Authorization") == f"Bearer {KEY}"
         (answer if right else refused)(handler, body)
 
@@ -218,22 +209,16 @@ def openai_host() -> AbstractContextManager[FaultyServer]:
             said = "'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
             return refuses(400, f"Unsupported parameter: {said}", code="unsupported_parameter")
         if body["model"].startswith("gpt-5") and body.get("temperature", 1) != 1:
-            return refuses(
-                400, "Unsupported value: 'temperature' does not support 0 with this model."
-            )
+            return refuses(400, "Unsupported value: 'temperature' does not support 0 here.")
         if body["model"].startswith("gpt-5") and "logprobs" in body:
             return refuses(403, "You are not allowed to request logprobs from this model")
         return None
 
-    said = (
-        "Incorrect API key provided: sk-wrong*****6789. You can find your API key in your account."
-    )
+    said = "Incorrect API key provided: sk-wrong*****6789. You can find it in your account."
     wrong = refuses(401, said, code="invalid_api_key")
     cards = [{"id": name, "owned_by": "system"} for name in ("gpt-4.1", "gpt-5.2", "gpt-5-mini")]
-    return serving(
-        _wants_key(replies(ENGINE_FIELDS, fields), wrong),
-        cards=lambda handler: _wants_key(gives({"data": cards}), wrong)(handler, {}),
-    )
+    listed = _wants_key(gives({"data": cards}), wrong)
+    return serving(_wants_key(replies(ENGINE_FIELDS, fields), wrong), cards=listed)
 
 
 def gemini_host() -> AbstractContextManager[FaultyServer]:
@@ -241,10 +226,8 @@ def gemini_host() -> AbstractContextManager[FaultyServer]:
     message = "API key not valid. Please pass a valid API key."
     wrong = gives([{"error": {"code": 400, "message": message, "status": "INVALID_ARGUMENT"}}], 400)
     cards = [{"id": "models/gemini-3-flash", "object": "model", "owned_by": "google"}]
-    return serving(
-        _wants_key(replies(ENGINE_FIELDS, _unknown("logprobs")), wrong),
-        cards=lambda handler: _wants_key(gives({"data": cards}), wrong)(handler, {}),
-    )
+    answer = _wants_key(replies(ENGINE_FIELDS, _unknown("logprobs")), wrong)
+    return serving(answer, cards=_wants_key(gives({"data": cards}), wrong))
 
 
 def openrouter_host(cost: float | None = None) -> AbstractContextManager[FaultyServer]:
@@ -252,20 +235,11 @@ def openrouter_host(cost: float | None = None) -> AbstractContextManager[FaultyS
 
     def card(name: str, *modalities: str, prompt: str = "0.0000002") -> dict[str, Any]:
         prices = {"prompt": prompt, "completion": "0.0000008", "image": "0", "request": "0"}
-        architecture = {"input_modalities": list(modalities), "output_modalities": ["text"]}
-        return {
-            "id": name,
-            "architecture": architecture,
-            "pricing": prices,
-            "context_length": 262_144,
-        }
+        takes = {"input_modalities": list(modalities), "output_modalities": ["text"]}
+        return {"id": name, "architecture": takes, "pricing": prices, "context_length": 262_144}
 
     def order(body: dict[str, Any]) -> Answer | None:
-        kinds = [
-            [part["type"] for part in message["content"]]
-            for message in body["messages"]
-            if not isinstance(message["content"], str)
-        ]
+        kinds = [[part["type"] for part in parts({"messages": [m]})] for m in body["messages"]]
         good = all(each == sorted(each, reverse=True) for each in kinds)
         return None if good else refuses(400, "Provider returned error", metadata={"raw": "text"})
 
@@ -284,12 +258,8 @@ def hf_host() -> AbstractContextManager[FaultyServer]:
 
     def card(name: str, *modalities: str) -> dict[str, Any]:
         providers = [{"provider": "novita", "status": "live", "context_length": 131_072}]
-        return {
-            "id": name,
-            "owned_by": "Qwen",
-            "architecture": {"input_modalities": list(modalities)},
-            "providers": providers,
-        }
+        takes = {"input_modalities": list(modalities)}
+        return {"id": name, "owned_by": "Qwen", "architecture": takes, "providers": providers}
 
     cards = (card("Qwen/Qwen3-VL-8B-Instruct", "text", "image"), card("Qwen/Qwen3-8B", "text"))
     wrong = gives({"error": "Invalid username or password."}, 401)

@@ -42,6 +42,8 @@ GEMMA_VISION = {
     "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "image_size": 112,
     "patch_size": 14, "vision_use_head": False,
 }  # fmt: skip
+Named = Mapping[str, str]
+NONE: Named = MappingProxyType({})
 
 
 def write_qwen3_vl(folder: Path, template: str = CHATML) -> Path:
@@ -53,44 +55,30 @@ def write_qwen3_vl(folder: Path, template: str = CHATML) -> Path:
     for name in ("image_pad", "video_pad", "vision_start", "vision_end"):
         key = f"{name.replace('_pad', '')}_token_id"
         config[key] = tokenizer.convert_tokens_to_ids(f"<|{name}|>")
-    pictures = {
-        "size": {"shortest_edge": 4096, "longest_edge": 16384},
-        "image_processor_type": "Qwen2VLImageProcessor",
-    }
+    size = {"shortest_edge": 4096, "longest_edge": 16384}
+    pictures = {"size": size, "image_processor_type": "Qwen2VLImageProcessor"}
     pictures |= {"patch_size": 16, "merge_size": 2, "temporal_patch_size": 2}
     return _write(folder, "qwen3_vl", config, "<|im_end|>", template, pictures, "Qwen3VLProcessor")
 
 
 def write_gemma3(folder: Path, template: str = TURNS) -> Path:
     """A Gemma 3, whose template here refuses system messages: 16 tokens a frame."""
-    named = {
-        "boi_token": "<start_of_image>",
-        "eoi_token": "<end_of_image>",
-        "image_token": "<image_soft_token>",
-    }
+    named = {"boi_token": "<start_of_image>", "eoi_token": "<end_of_image>"}
+    named |= {"image_token": "<image_soft_token>"}
     ends = {"bos_token": "<bos>", "eos_token": "<end_of_turn>"}
     tokenizer = _write_tokenizer(folder, ["<start_of_turn>"], named, ends)
     ids = {f"{key}_index": tokenizer.convert_tokens_to_ids(token) for key, token in named.items()}
-    config = {
-        "mm_tokens_per_image": 16,
-        "vision_config": GEMMA_VISION,
-        "text_config": TEXT | {"sliding_window": 1024},
-        **ids,
-    }
-    pictures = {
-        "size": {"height": 112, "width": 112},
-        "image_processor_type": "Gemma3ImageProcessor",
-    }
+    text = TEXT | {"sliding_window": 1024}
+    config = {"mm_tokens_per_image": 16, "vision_config": GEMMA_VISION, "text_config": text} | ids
+    size = {"height": 112, "width": 112}
+    pictures = {"size": size, "image_processor_type": "Gemma3ImageProcessor"}
     length = {"image_seq_length": 16}
     kind = "gemma3", config, "<end_of_turn>", template, pictures | length, "Gemma3Processor"
     return _write(folder, *kind, **length)
 
 
 def _write_tokenizer(
-    folder: Path,
-    added: Sequence[str] = (),
-    named: Mapping[str, str] = MappingProxyType({}),
-    ends: Mapping[str, str] = MappingProxyType({}),
+    folder: Path, added: Sequence[str] = (), named: Named = NONE, ends: Named = NONE
 ) -> Any:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -125,7 +113,6 @@ def _write(
     shape = CONFIG_MAPPING[kind](**config, tie_word_embeddings=True)
     model = AutoModelForImageTextToText.from_config(shape).float()
     ends = {"eos_token_id": [tokenizer.convert_tokens_to_ids(end)], "pad_token_id": 0}
-    sampled = GenerationConfig(do_sample=True, temperature=0.7, top_k=20, **ends)
-    model.generation_config = sampled
+    model.generation_config = GenerationConfig(do_sample=True, temperature=0.7, top_k=20, **ends)
     model.save_pretrained(folder)
     return folder

@@ -26,7 +26,6 @@ class FaultyServer(LoopbackServer):
         self.answers, self.cards = answers, cards
         self.routes: dict[str, Answer] = {}  # What is answered at other paths
         self.bodies: list[dict[str, Any]] = []
-        self.sizes: list[int] = []
         self.keys: list[str] = []
         self.closed_at: list[float] = []  # When a client was found to have gone
         self.lock = threading.Lock()
@@ -47,9 +46,8 @@ class Handler(QuietHandler):
         if callable(cards):
             return cards(self)
         if isinstance(cards, int):
-            return self.send_json(
-                cards, {"error": {"message": f"no, {self.headers.get('Authorization')}"}}
-            )
+            said = f"no, {self.headers.get('Authorization')}"
+            return self.send_json(cards, {"error": {"message": said}})
         if isinstance(cards, bytes):
             return self.send_bytes(200, cards, "text/html")
         return self.send_json(200, {"object": "list", "data": cards})
@@ -63,7 +61,6 @@ class Handler(QuietHandler):
         with server.lock:
             answer = server.answers[min(len(server.bodies), len(server.answers) - 1)]
             server.bodies.append(json.loads(data))
-            server.sizes.append(len(data))
             server.keys.append(self.headers.get("Authorization", ""))
         answer(self, server.bodies[-1])
 

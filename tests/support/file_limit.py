@@ -11,21 +11,23 @@ from contextlib import contextmanager
 @contextmanager
 def file_limit(size: int) -> Iterator[None]:
     """No file of this process may become larger than `size` bytes."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
+    with _limit(resource.RLIMIT_FSIZE, size):
         yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 @contextmanager
 def open_file_limit(number: int | None = None) -> Iterator[None]:
     """This process may have so many files open, as far as it does not raise the limit itself; without a number not one more."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     os.close(first_free := os.dup(0))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (number or first_free, hard))
+    with _limit(resource.RLIMIT_NOFILE, number or first_free):
+        yield
+
+
+@contextmanager
+def _limit(what: int, most: int) -> Iterator[None]:
+    soft, hard = resource.getrlimit(what)
+    resource.setrlimit(what, (most, hard))
     try:
         yield
     finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        resource.setrlimit(what, (soft, hard))

@@ -23,12 +23,8 @@ def main(core: str, out: str, when: str, program: str, *arguments: str) -> None:
     def count(frame: FrameType, event: str, _: object) -> None:
         code = frame.f_code
         named = code.co_flags & OPTIMIZED and not code.co_name.startswith("<")
-        if (
-            event == "call"
-            and counting.is_set()
-            and named
-            and code.co_filename.startswith(f"{core}/")
-        ):
+        of_core = code.co_filename.startswith(f"{core}/")
+        if event == "call" and counting.is_set() and named and of_core:
             seen.add(code.co_filename)
 
     def write(*_: object) -> None:

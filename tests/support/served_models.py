@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -56,10 +57,8 @@ def transformers_serving(folder: Path) -> Iterator[str]:
     copy = folder / "nano"
     shutil.copytree(NANO, copy)
     shutil.copy(Path(__file__).with_name("picture_processor.py"), copy)
-    classes = {
-        "processor_class": "PictureProcessor",
-        "auto_map": {"AutoProcessor": "picture_processor.PictureProcessor"},
-    }
+    found = {"AutoProcessor": "picture_processor.PictureProcessor"}
+    classes = {"processor_class": "PictureProcessor", "auto_map": found}
     (copy / "processor_config.json").write_text(json.dumps(classes))
     port = _free_port()
     command = [sys.executable, "-W", "ignore", "-m", "transformers.cli.transformers"]
@@ -77,9 +76,8 @@ def _running(
 ) -> Iterator[None]:
     """A server in a process group of its own, which ends as a whole."""
     with log.open("w") as output:
-        process = subprocess.Popen(
-            command, env=environment, stdout=output, stderr=output, start_new_session=True
-        )
+        how: Any = {"stdout": output, "stderr": output, "start_new_session": True}
+        process = subprocess.Popen(command, env=environment, **how)
     try:
         _wait_until_ready(process, address, log)
         yield
@@ -96,9 +94,8 @@ def _wait_until_ready(process: subprocess.Popen[bytes], address: str, log: Path)
     end = time.monotonic() + STARTING_SECONDS
     while time.monotonic() < end:
         if process.poll() is not None:
-            raise RuntimeError(
-                f"The server ended before it was ready: {log.read_text('utf-8', 'replace')[-600:]}"
-            )
+            said = log.read_text("utf-8", "replace")[-600:]
+            raise RuntimeError(f"The server ended before it was ready: {said}")
         try:
             if httpx.get(f"{address}/health", timeout=5).status_code == 200:
                 return

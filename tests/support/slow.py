@@ -6,6 +6,5 @@ import os
 
 import pytest
 
-slow = pytest.mark.skipif(
-    not os.environ.get("VRT_SLOW"), reason="VRT_SLOW=1 runs it: it takes half a minute"
-)
+WHY = "VRT_SLOW=1 runs it: it takes half a minute"
+slow = pytest.mark.skipif(not os.environ.get("VRT_SLOW"), reason=WHY)

@@ -21,24 +21,11 @@ class CountingProxy(LoopbackServer):
         super().__init__(_Forward)
         self.target = urlsplit(target)
         self.request_bytes: list[int] = []  # Of each chat request, in order
-        self._pictures: list[list[bytes]] = []  # Digests of the pictures in each chat request
+        self.digests: list[list[bytes]] = []  # Of the pictures in each chat request
 
     @property
     def url(self) -> str:
         return f"{self.address}{self.target.path}"
-
-    @property
-    def pictures(self) -> list[int]:
-        """How many pictures each chat request carried."""
-        return [len(found) for found in self._pictures]
-
-    def distinct_pictures(self, first: int) -> int:
-        """How many different pictures the requests from that one on carried."""
-        return len({digest for found in self._pictures[first:] for digest in found})
-
-    def note_pictures(self, body: bytes) -> None:
-        """Take down what a request carries."""
-        self._pictures.append([hashlib.sha256(found).digest() for found in _PICTURE.findall(body)])
 
 
 class _Forward(QuietHandler):
@@ -50,16 +37,15 @@ class _Forward(QuietHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.server.request_bytes.append(len(body))
-        self.server.note_pictures(body)
+        found = _PICTURE.findall(body)
+        self.server.digests.append([hashlib.sha256(each).digest() for each in found])
         self._forward(body)
 
     def _forward(self, body: bytes | None) -> None:
         target = self.server.target
         connection = http.client.HTTPConnection(target.hostname or "", target.port, timeout=300)
-        headers = {
-            "Content-Type": "application/json",
-            "Authorization": self.headers.get("Authorization", ""),
-        }
+        key = self.headers.get("Authorization", "")
+        headers = {"Content-Type": "application/json", "Authorization": key}
         try:
             connection.request(self.command, self.path, body, headers)
             answer = connection.getresponse()

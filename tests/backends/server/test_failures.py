@@ -7,6 +7,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -75,9 +76,8 @@ def go_on_and_on(handler: Handler) -> None:
 
 
 def too_long_after_all(handler: Handler) -> None:
-    handler.send_event(
-        {"error": {"message": "The prompt exceeds the maximum model length.", "code": 400}}
-    )
+    message = "The prompt exceeds the maximum model length."
+    handler.send_event({"error": {"message": message, "code": 400}})
 
 
 def nothing(handler: Handler) -> None:
@@ -111,10 +111,8 @@ def error_event(message: str, **more: Any) -> Answer:
 
 TOO_LONG = (
     "the request exceeds the available context size (4096 tokens), try increasing it",
-    "the input length exceeds the context length",
     "prompt is too long: 208310 tokens > 200000 maximum",
     "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
-    "The input (9000 tokens) is longer than the model's context length (4096 tokens).",
     "Input length (9000 tokens) exceeds the maximum allowed length (4096 tokens).",
 )
 UNPARSED = f"Failed to parse messages: Unsupported content: image_url; messages = {'x' * 250} later"
@@ -122,7 +120,6 @@ ENGINE = "EngineCore encountered an issue. See stack trace (above) for the root 
 SORRY = "The server had an error while processing your request. Sorry about that!"
 IMAGES = "Too many images in request. Max is 50."
 ODD = {"detail": [{"loc": ["body", "messages"], "msg": "Too odd"}]}
-COUNTRY = "Country, region, or territory not supported"
 BLIND_404 = "The requested model does not support image input"
 
 ENDS: dict[str, tuple[Answer, type[JudgeError], str]] = {
@@ -156,7 +153,6 @@ ENDS: dict[str, tuple[Answer, type[JudgeError], str]] = {
     "too many images": (refuses(400, IMAGES), TooManyPictures, "takes fewer pictures in one"),
     "too many videos": (refuses(400, "Too many videos"), TooManyPictures, "takes fewer videos in one"),
     "128 images": (refuses(400, "128 images in the request exceed it"), TooManyPictures, "takes fewer pictures in one"),
-    "a country": (refuses(403, COUNTRY), BackendRefused, f"It says: {COUNTRY}."),
     "a range": (refuses(418, "<400> Range of input"), BackendRefused, "It says: <400> Range of input."),
     "a blind model": (refuses(404, BLIND_404), BackendRefused, f"It says: {BLIND_404}."),
     "no sentence": (lambda handler, _: handler.send_json(418, ODD), BackendRefused, "Too odd"),
@@ -303,23 +299,18 @@ def test_a_refused_key_is_named_by_the_variable_that_holds_it(
 ) -> None:
     assert "put it into VRTHINKER_API_KEY" in str(failure_of(refuses(401))[0])
     monkeypatch.setenv(variable, "sk-one")
-    told = (
-        f"The server does not accept the key in {variable}: put another one into it. It says: no."
-    )
-    assert str(failure_of(refuses(401))[0]) == told
+    told = f"does not accept the key in {variable}: put another one into it. It says: no."
+    assert str(failure_of(refuses(401))[0]).endswith(told)
     assert str(failure_of(refuses(403))[0]).endswith(f"The key is the one in {variable}.")
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_failure_is_quoted_in_whatever_form_and_at_once_if_it_is_the_requests_fault(
-    form: str,
-) -> None:
+def test_a_failure_is_quoted_in_whatever_form_and_once_if_it_is_the_requests(form: str) -> None:
     error, requests = failure_of(fails(BLIND, form=form))
     assert (type(error), requests) == (BackendRefused, 1)
     assert f"It says: {BLIND}." in str(error)
-    error, requests = failure_of(
-        fails("first", 529), fails("second", 502, form), fails(BLIND, 503, form)
-    )
+    answers = fails("first", 529), fails("second", 502, form), fails(BLIND, 503, form)
+    error, requests = failure_of(*answers)
     assert (type(error), requests) == (ServerUnavailable, QUICK.tries)
     assert f"It says: {BLIND}." in str(error)
 
@@ -340,18 +331,16 @@ def test_a_failure_that_passes_costs_nothing(answers: list[Answer]) -> None:
 def test_the_title_of_a_page_is_what_it_says() -> None:
     title = "host.example | 524: A timeout occurred"
     page = f"<!DOCTYPE html>\n<html><head><title>\n{title}</title></head><body>not supported</body></html>"
-    error, requests = failure_of(
-        lambda handler, _: handler.send_bytes(502, page.encode(), "text/html")
-    )
-    assert (type(error), requests) == (ServerUnavailable, QUICK.tries)
-    assert f"It says: {title}." in str(error)
+    error = refused(502, page.encode())
+    assert type(error) is ServerUnavailable
+    assert f"It says: {title}. " in str(error)
+    assert f"asked {QUICK.tries} times" in str(error)
     assert "It says" not in str(refused(500, b"<html>no</html>"))
 
 
 def test_a_quotation_is_one_short_line_that_no_terminal_obeys() -> None:
-    error, _ = failure_of(
-        fails("\x1b[31mno\u202e pictures\r\n\x00\ud800here. " + "and so on " * 5000)
-    )
+    hostile = "\x1b[31mno\u202e pictures\r\n\x00\ud800here. " + "and so on " * 5000
+    error, _ = failure_of(fails(hostile))
     assert "[31mno pictures here. and so on" in str(error)
     assert str(error).isprintable()
     assert len(str(error)) < 500
@@ -399,9 +388,8 @@ def test_a_redirect_within_the_server_is_followed_once(status: int) -> None:
     moved = redirects(status, "/v1", "/old")
     with serving(moved, cards=moved) as server:
         backend = ServerBackend.open(parse_judge(f"server:{server.address}/old"), patience=QUICK)
-        conversation = backend.open_conversation()
-        assert ask(conversation).text == ANSWER
-        conversation.close()
+        with closing(backend.open_conversation()) as conversation:
+            assert ask(conversation).text == ANSWER
         assert len(server.bodies) == 1
 
 

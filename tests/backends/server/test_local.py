@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import replace
 from functools import reduce
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.support import fake_hosts
-from tests.support.fake_hosts import BLIND, KEY, LOOK, TEXT_ONLY, VISION, pictures
+from tests.support.fake_hosts import KEY, LOOK, TEXT_ONLY, VISION, pictures
 from tests.support.faulty_server import ANSWER, FaultyServer
 from vrthinker_core import Settings, VideoPair, judge, open_backend
 from vrthinker_core.backends.discover import LocalServer, find_local, local_servers
@@ -65,10 +65,8 @@ def test_a_whole_run_on_the_server_that_is_found(engine: str, pair: VideoPair, c
     assert trace.finished.verdict.whole
     assert [turn.completion.text for turn in trace.turns] == [LOOK, ANSWER]
     assert (pictures(first), pictures(second)) == (8, 16)
-    assert ("logprobs" in first, "skip_special_tokens" in first) == (
-        engine != "LM Studio",
-        engine in ("vLLM", "SGLang"),
-    )
+    assert ("logprobs" in first) == (engine != "LM Studio")
+    assert ("skip_special_tokens" in first) == (engine in ("vLLM", "SGLang"))
 
 
 def test_servers_are_taken_in_order_and_models_by_name(closed: int) -> None:
@@ -100,10 +98,9 @@ def test_servers_are_taken_in_order_and_models_by_name(closed: int) -> None:
     ids=["Ollama", "LM Studio", "llama.cpp", "old llama.cpp", "vLLM", "drops", "a mark for each"],
 )
 def test_a_model_that_takes_no_pictures_is_not_taken(server: Fake) -> None:
-    with server as running, pytest.raises(BackendRefused) as caught:
+    with server as running, pytest.raises(BackendRefused, match="ollama run") as caught:
         find_local(ports=[port(running)], seconds=SECONDS)
     assert "no model that sees pictures" in str(caught.value)
-    assert "ollama run" in str(caught.value)
     assert "127.0.0.1" not in str(caught.value)
 
 
@@ -148,23 +145,12 @@ def test_a_model_that_cannot_judge_is_refused_on_opening(
     ("engine", "made", "model"),
     [("llama.cpp", fake_hosts.llamacpp, ""), ("LM Studio", fake_hosts.lmstudio, f"#{QWEN}")],
 )
-def test_the_context_of_the_server_is_that_of_the_conversation(
-    engine: str, made: Any, model: str
-) -> None:
+def test_the_context_of_a_server_is_a_conversations(engine: str, made: Any, model: str) -> None:
     with made(context=8_192) as server:
         backend = open_backend(f"server:{server.url}{model}")
-        conversation = backend.open_conversation()
-        assert conversation.context_length == 8_192
-        conversation.close()
+        with closing(backend.open_conversation()) as conversation:
+            assert conversation.context_length == 8_192
     assert any(f"{engine} reads 8,192 tokens" in note for note in backend.notes)
-
-
-def test_missing_vision_part_is_quoted_at_once(pair: VideoPair) -> None:
-    with fake_hosts.llamacpp(mmproj=False, says_so=False) as server:
-        finished = run(pair, f"server:{server.url}").finished
-        assert len(server.bodies) == 1
-    assert BLIND in finished.error
-    assert finished.verdict is None
 
 
 def test_llama_cpp_goes_on_behind_a_forced_answer(pair: VideoPair) -> None:
@@ -193,10 +179,8 @@ def test_a_prompt_that_ollama_cuts_ends_the_run_with_what_to_set(
     assert f"reads {context:,} tokens" in said
 
 
-@pytest.mark.parametrize(("picture", "owner"), [(1, "library"), (64, "a-person"), (256, "library")])
-def test_a_prompt_that_fits_is_blamed_for_nothing(
-    pair: VideoPair, picture: int, owner: str
-) -> None:
+@pytest.mark.parametrize(("picture", "owner"), [(1, "library"), (64, "a-person")])
+def test_a_prompt_that_fits_is_no_fault(pair: VideoPair, picture: int, owner: str) -> None:
     with fake_hosts.ollama(VISION, picture=picture, owner=owner) as server:
         finished = run(pair, f"server:{server.url}").finished
     assert finished.verdict is not None
@@ -226,15 +210,12 @@ def test_llama_cpp_refuses_what_is_too_long_in_its_own_words(pair: VideoPair) ->
 # -- hosts ---------------------------------------------------------------------------------------------------------------
 
 OPENROUTER = "qwen/qwen3-vl-8b-instruct"
+HUGGING_FACE = "Qwen/Qwen3-VL-8B-Instruct"
 HOSTED: dict[Kind, tuple[str, Any, str]] = {
     "openai": ("gpt-5.2", fake_hosts.openai_host, "Incorrect API key provided: [key]"),
     "gemini": ("gemini-3-flash", fake_hosts.gemini_host, "API key not valid"),
     "openrouter": (OPENROUTER, fake_hosts.openrouter_host, "User not found"),
-    "hf-inference": (
-        "Qwen/Qwen3-VL-8B-Instruct",
-        fake_hosts.hf_host,
-        "Invalid username or password",
-    ),
+    "hf-inference": (HUGGING_FACE, fake_hosts.hf_host, "Invalid username or password"),
 }
 """For each host a model, a fake, and what it says to a wrong key."""
 WRONG = "sk-wrong-0123456789"
@@ -303,11 +284,9 @@ def test_a_missing_or_wrong_key_is_told_in_the_words_of_the_host_and_never_shown
     ("kind", "model", "words"),
     [
         ("openrouter", "qwen/qwen3-8b", "takes no pictures.*Choose a model that does"),
-        ("openrouter", "qwen/qwen3-8b:free", "takes no pictures"),
         ("hf-inference", "Qwen/Qwen3-8B:novita", "takes no pictures"),
         ("openrouter", "qwen/qwen3-vl-8b", "no model.*It has qwen/qwen3-8b, qwen/qwen3-vl"),
         ("openai", "gpt-5.3", "no model 'gpt-5.3'.*gpt-5.2"),
-        ("gemini", "gemini-2-flash", "no model.*gemini-3-flash"),
     ],
 )
 def test_a_model_of_a_host_that_cannot_judge_is_refused_before_the_run(

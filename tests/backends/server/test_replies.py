@@ -59,14 +59,6 @@ from vrthinker_core.types.events import TurnEnded
 from vrthinker_core.types.messages import Completion, Sampling
 
 
-def test_text_arrives_in_pieces_and_ends_with_a_completion() -> None:
-    completion, _ = asked(says(ANSWER, size=5))
-    assert completion.text == ANSWER
-    assert len(completion.pieces) > 5
-    assert completion.stop == "end"
-    assert (completion.prompt_tokens, completion.new_tokens) == (100, len(completion.pieces))
-
-
 def test_a_reply_at_its_limit_is_cut() -> None:
     assert asked(says("One", finish="length"))[0].stop == "length"
     error, _ = failure_of(says("", delta(reasoning="Let me see"), finish="length"))
@@ -85,6 +77,12 @@ def test_reasoning_is_kept_beside_the_reply_and_never_sent_back(field: str) -> N
     assert "Let me see" not in str(server.bodies[1])
     told = [m["content"] for m in server.bodies[1]["messages"] if m["role"] == "assistant"]
     assert told == [ANSWER]
+
+
+def test_a_reply_may_have_64_characters_a_token() -> None:
+    assert asked(says("x" * 640), sampling=Sampling(10))[0].text == "x" * 640
+    error, _ = failure_of(says("x" * 641), sampling=Sampling(10))
+    assert "does not end" in str(error)
 
 
 def test_incomplete_counts_cost_no_reply() -> None:
@@ -131,7 +129,6 @@ ENDS = {
     "keeps alive": whole_then(Handler.keep_alive),
     "reset": whole_then(is_reset),
     "an error": whole_then(fails),
-    "a broken line": whole_then(lambda handler: handler.send_event(b"{oops")),
     "short": promises_more,
 }
 
@@ -150,20 +147,17 @@ CHOICE = {"index": 0, "message": {"role": "assistant", "content": ANSWER}}
 COUNTED = {"object": "chat.completion", "usage": usage(100, 12)["usage"], "choices": [CHOICE]}
 ENDED = {**COUNTED, "choices": [CHOICE | {"finish_reason": "stop"}]}
 PARTS = [{"type": "text", "text": ANSWER[:9]}, {"type": "text", "text": ANSWER[9:]}]
+STREAM = events(delta(ANSWER), delta(None, "stop"), usage(100, 12))
 FORMS: dict[str, Answer] = {
     "no stream": lambda handler, _: handler.send_json(200, ENDED),
     "no reason for its end": lambda handler, _: handler.send_json(200, COUNTED),
     "one event": sends(events(ENDED)),
-    "a stream said to be JSON": sends(
-        events(delta(ANSWER), delta(None, "stop"), usage(100, 12)), "application/json"
-    ),
+    "a stream said to be JSON": sends(STREAM, "application/json"),
     "a whole message at the end": sends(events(delta(ANSWER), ENDED)),
     "parts": says("", delta(PARTS)),
     **{
-        f"unreadable probabilities {content}": says(
-            "", delta(ANSWER, logprobs={"content": content})
-        )
-        for content in (["1"], [{"token": "1", "top_logprobs": 3}], 5)
+        f"unreadable probabilities {said}": says("", delta(ANSWER, logprobs={"content": said}))
+        for said in (["1"], [{"token": "1", "top_logprobs": 3}], 5)
     },
 }
 
@@ -190,10 +184,8 @@ def test_the_probability_of_each_label_stands_at_its_digit() -> None:
     joined = token("=2", ("=2", 0.5), ("=0", 0.25), ("2", 0.125))
     spaced = token(" 0", (" 0", 0.9), ("0", 0.05), (" 1", 0.03))
     start = [token("frame 12"), token(" 1"), token("</Think> <Answer>TA=")]
-    between = token(", VQ"), token(", MQ:"), token("</Answer>")
-    completion, _ = asked(
-        says("", *start, digit, between[0], joined, between[1], spaced, between[2])
-    )
+    rest = token(", VQ"), joined, token(", MQ:"), spaced, token("</Answer>")
+    completion, _ = asked(says("", *start, digit, *rest))
     assert [completion.text[each.offset] for each in completion.label_tokens] == ["1", "2", "0"]
     assert [pytest.approx(each.probabilities) for each in completion.label_tokens] == [
         (0.0625, 0.75, 0.125),
@@ -234,14 +226,17 @@ def counted(text: str, prompt: int, new: int) -> dict[str, Any]:
 
 def test_a_forced_answer_goes_on_behind_the_redirect_and_no_token_counts_twice() -> None:
     def first(handler: Handler, body: dict[str, Any]) -> None:
-        streams(counted("Well. <tool", 50, 3), counted("_call>", 50, 4))(handler, body)
+        streams(counted("At 9. <tool", 50, 3), counted("_call>", 50, 4))(handler, body)
         handler.wait_until_closed()
 
-    second = streams(counted("TA=1</Answer>", 56, 5), delta(None, "stop"), usage(56, 6), b"[DONE]")
+    answer = counted("TA=", 56, 3), token("1", ("1", 0.75)), counted("</Answer>", 56, 5)
+    second = streams(*answer, delta(None, "stop"), usage(56, 6), b"[DONE]")
     completion, bodies = asked(first, second, cards=VLLM, sampling=FORCED)
-    assert completion.text == "Well. <Answer>TA=1</Answer>"
+    assert completion.text == "At 9. <Answer>TA=1</Answer>"
+    (label,) = completion.label_tokens
+    assert label.probabilities == pytest.approx((0.0, 0.75, 0.0))
     assert (completion.prompt_tokens, completion.new_tokens) == (50, 6 + 6)
-    assert bodies[1]["messages"][-1] == {"role": "assistant", "content": "Well. <Answer>"}
+    assert bodies[1]["messages"][-1] == {"role": "assistant", "content": "At 9. <Answer>"}
     assert bodies[1]["continue_final_message"] is True
     assert bodies[1]["add_generation_prompt"] is False
     assert bodies[1]["max_tokens"] == 96
@@ -271,7 +266,6 @@ def test_behind_a_redirect_the_judge_may_close_the_call_that_it_began() -> None:
         "<Think>no </tool_call> today</Think><Answer>TA=1</Answer>",
         "<Think>no </tool_call> today\n<Answer>TA=1</Answer>",
         f"{ANSWER}</tool_call>",
-        "< tool call>{}</tool_call>",
         "＜tool_call＞{}</tool_call>",
         "<TOOL_\u200bcall>{}</tool_call>",
     ],
@@ -338,10 +332,9 @@ def test_a_branch_lets_the_same_frames_leave_as_its_origin(pair: VideoPair, tmp_
         turn = len(body["messages"]) // 2
         if (length := 800 + 256 * pictures) > 6000:
             said = f"maximum context length is 6000 tokens; {length} in the messages"
-            refuses(400, said)(handler, body)
-            return
+            return refuses(400, said)(handler, body)
         text = CALL.replace("10, 60", f"{2 * turn + 8}, {2 * turn + 9}") if turn < 5 else ANSWER
-        streams(delta(text), delta(None, "stop"), usage(length, 20), b"[DONE]")(handler, body)
+        return streams(delta(text), delta(None, "stop"), usage(length, 20))(handler, body)
 
     card = {"id": "qunwang13/vrthinker", "owned_by": "someone", "max_model_len": 6000}
     with serving(reply, cards=(card,)) as server:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+from contextlib import closing
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from tests.backends.server.support import (
 )
 from tests.support.blank_frames import frame
 from tests.support.drawn_pairs import drawn_pairs
-from tests.support.faulty_server import ANSWER, Handler, refuses, says, serving
+from tests.support.faulty_server import ANSWER, refuses, says, serving
 from tests.support.served_models import transformers_serving
 from tests.support.slow import slow
 from vrthinker_core import Settings, VideoPair, judge
@@ -78,7 +79,6 @@ def test_a_published_checkpoint_gets_its_prompts_bare_and_others_the_rules_in_wo
     [
         ({"id": "qunwang13/vr-thinker"}, "", "concat"),
         ({"id": "judge", "root": "/data/VRThinker"}, "", "paired"),
-        ({"id": "judge", "root": "qunwang13/vr-thinker"}, "", "concat"),
         ({"id": "/data/qunwang13/vr-thinker"}, "", "concat"),
         ({"id": "someone/vrthinker"}, "", None),
         ({"id": "judge", "owned_by": ["vllm"], "max_model_len": True}, "", None),
@@ -100,9 +100,8 @@ def test_the_protocol_follows_from_the_name_or_is_said(
 def test_a_video_item_is_a_video_for_a_trained_model_on_vllm_and_pictures_elsewhere() -> None:
     frames = shown(1, 2)
     messages = [Message("system", (Text("s"),)), Message("user", (Video(frames), Text("Which?")))]
-    on_vllm, elsewhere = (
-        parts(asked(cards=cards, messages=messages)[1][0]) for cards in (VLLM, GENERAL)
-    )
+    bodies = [asked(cards=cards, messages=messages)[1][0] for cards in (VLLM, GENERAL)]
+    on_vllm, elsewhere = map(parts, bodies)
     assert [part["type"] for part in on_vllm] == ["video_url", "text"]
     assert on_vllm[0]["video_url"]["url"].count(",") == len(frames)
     assert [part["type"] for part in elsewhere] == ["image_url"] * 4 + ["text"]
@@ -185,17 +184,14 @@ def test_replies_are_those_of_this_process(tmp_path: Path, nano: Backend) -> Non
 
 
 def test_a_server_that_refuses_extra_fields_is_sent_them_once() -> None:
-    extra = (
-        "Unexpected fields in the request: {'skip_special_tokens', 'spaces_between_special_tokens'}"
-    )
+    extra = "Unexpected fields: {'skip_special_tokens', 'spaces_between_special_tokens'}"
     logprobs, unnamed = refuses(400, "logprobs is not supported"), refuses(400, "Bad Request")
     temperature = refuses(400, "temperature must be 1")
     with serving(refuses(422, extra), logprobs, unnamed, temperature, says()) as server:
         backend = open_judge(server)
         for _ in range(2):
-            conversation = backend.open_conversation()
-            assert ask(conversation).text == ANSWER
-            conversation.close()
+            with closing(backend.open_conversation()) as conversation:
+                assert ask(conversation).text == ANSWER
         first, second, third, fourth, *plain = server.bodies
     assert "skip_special_tokens" in first
     assert "skip_special_tokens" not in second
@@ -225,22 +221,11 @@ def test_a_refused_field_is_found_wherever_the_answer_names_it_and_costs_no_othe
 ) -> None:
     with serving(lambda handler, _: handler.send_json(422, body), says()) as server:
         backend = open_judge(server)
-        conversation = backend.open_conversation()
-        assert ask(conversation).text == ANSWER
-        conversation.close()
+        with closing(backend.open_conversation()) as conversation:
+            assert ask(conversation).text == ANSWER
     first, second = server.bodies
     assert first.keys() - second.keys() == {"skip_special_tokens", "spaces_between_special_tokens"}
     assert not any("temperature" in note for note in backend.notes)
-
-
-@pytest.mark.parametrize("refused", ["skip_special_tokens", "seed"])
-def test_if_a_refusal_names_nothing_only_limit_and_temperature_stay(refused: str) -> None:
-    def pick(handler: Handler, body: dict[str, Any]) -> None:
-        (refuses(400, "Bad Request") if refused in body else says())(handler, body)
-
-    completion, bodies = asked(pick)
-    assert (completion.text, len(bodies)) == (ANSWER, 2)
-    assert bodies[-1].keys() == LEAST | {"temperature"}
 
 
 ROOM = {

@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -102,16 +103,15 @@ def noise_frame(slot: int, width: int = 84, height: int = 56, side: Side = Side.
     pixels = np.random.default_rng((slot, side, width, height)).integers(
         0, 256, (height, width, 3), dtype=np.uint8
     )
-    key = f"noise:{slot}:{int(side)}:{width}x{height}"
-    return Frame(
-        FrameRef(slot, side), slot, slot / 24, (slot + 1) / 24, width, height, key, pixels.tobytes()
-    )
+    ref, key = FrameRef(slot, side), f"noise:{slot}:{int(side)}:{width}x{height}"
+    shown = slot, slot / 24, (slot + 1) / 24
+    return Frame(ref, *shown, width, height, key, pixels.tobytes())
 
 
 def user(*parts: Frame | Video | str) -> Message:
     """A message of pictures, videos and texts."""
-    kinds = {Frame: Image, str: Text}
-    return Message("user", tuple(kinds.get(type(part), lambda same: same)(part) for part in parts))
+    made = {Frame: Image, str: Text, Video: lambda video: video}
+    return Message("user", tuple(made[type(part)](part) for part in parts))
 
 
 def system(text: str) -> Message:
@@ -133,9 +133,7 @@ def generate(
     cancelled: Cancelled = not_cancelled,
 ) -> Completion:
     """The whole reply; asserts that the stream is pieces of text, then one completion of the same text."""
-    *pieces, last = conversation.stream(
-        messages, sampling or Sampling(max_new_tokens=24), cancelled
-    )
+    *pieces, last = conversation.stream(messages, sampling or Sampling(24), cancelled)
     assert isinstance(last, Completion)
     assert all(isinstance(piece, str) and piece for piece in pieces)
     assert "".join(map(str, pieces)) == last.text
@@ -144,10 +142,8 @@ def generate(
 
 
 def same(one: Completion, other: Completion) -> bool:
-    return all(
-        getattr(one, name) == getattr(other, name)
-        for name in ("text", "stop", "tokens", "prompt_tokens", "reused_tokens")
-    )
+    told = attrgetter("text", "stop", "tokens", "prompt_tokens", "reused_tokens")
+    return bool(told(one) == told(other))
 
 
 def asks(

@@ -72,9 +72,8 @@ class StockModel:
         """`count` greedy tokens after the prompt and the tokens of `reply`, which starts the assistant's message."""
         ids = [*self.prompt_ids(messages), *reply]
         self.model.model.rope_deltas = None
-        generated = self.model.generate(
-            **self.inputs(messages, ids), max_new_tokens=count, do_sample=False
-        )
+        how = {"max_new_tokens": count, "do_sample": False}
+        generated = self.model.generate(**self.inputs(messages, ids), **how)
         return [int(token) for token in generated[0, len(ids) :] if int(token) not in (0, 2)]
 
     def _vision_inputs(
@@ -96,10 +95,8 @@ class StockModel:
         """A video's patches straight from its pixels, in merge order, and their grid: (times, rows, columns) of 2 x 14 x 14."""
         even = [*frames, *frames[-1:]] if len(frames) % 2 else list(frames)
         pixels = [np.frombuffer(f.rgb, np.uint8).reshape(f.height, f.width, 3) for f in even]
-        mean, std = (
-            np.array(each, np.float32)
-            for each in (self.processor.image_mean, self.processor.image_std)
-        )
+        colours = [self.processor.image_mean, self.processor.image_std]
+        mean, std = np.array(colours, np.float32)
         video = (np.stack(pixels).astype(np.float32) / 255 - mean) / std
         times, rows, columns = len(even) // 2, frames[0].height // 14, frames[0].width // 14
         shape = (times, 2, 3, rows // 2, 2, 14, columns // 2, 2, 14)

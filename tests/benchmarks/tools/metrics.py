@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -32,11 +33,8 @@ def scripted_server(
     """The page with a scripted judge; its temporary files go below `server.folder`."""
     home = folder / "server"
     home.mkdir()
-    server = Server(
-        home,
-        write_script(folder / "script.jsonl", replies, protocol="paired", pause=pause),
-        *options,
-    )
+    script = write_script(folder / "script.jsonl", replies, protocol="paired", pause=pause)
+    server = Server(home, script, *options)
     try:
         yield server
     finally:
@@ -98,14 +96,11 @@ async def gather_all(coroutines: Iterable[Coroutine[Any, Any, Result]]) -> list[
 def percentiles(name: str, values: Sequence[float | None]) -> dict[str, float | None]:
     """`name_median`, `name_p95` (nearest rank) and `name_max`; None values rank last, so a percentile that falls on one is None."""
     known = sorted(value for value in values if value is not None)
-    percents = {"median": 50, "p95": 95, "max": 100}
-    ranks = {
-        label: max(0, -(-len(values) * percent // 100) - 1) for label, percent in percents.items()
-    }
-    return {
-        f"{name}_{label}": round(known[rank], 2) if rank < len(known) else None
-        for label, rank in ranks.items()
-    }
+    found = {}
+    for label, percent in (("median", 50), ("p95", 95), ("max", 100)):
+        rank = max(0, -(-len(values) * percent // 100) - 1)
+        found[f"{name}_{label}"] = round(known[rank], 2) if rank < len(known) else None
+    return found
 
 
 def at_most(value: float | None, limit: float) -> bool:
@@ -115,19 +110,11 @@ def at_most(value: float | None, limit: float) -> bool:
 
 def max_concurrent(runs: Iterable[ObservedRun]) -> int:
     """How many runs at most were between their first frames and their end at the same time."""
-    steps = [
-        step
-        for run in runs
-        for step in (
-            (run.started + (run.first_frames or run.seconds), 1),
-            (run.started + run.seconds, -1),
-        )
-    ]
-    most = now = 0
-    for _, step in sorted(steps):
-        now += step
-        most = max(most, now)
-    return most
+    steps = []
+    for run in runs:
+        steps.append((run.started + (run.first_frames or run.seconds), 1))
+        steps.append((run.started + run.seconds, -1))
+    return max(accumulate(step for _, step in sorted(steps)), default=0)
 
 
 def end_with(result: Mapping[str, Any], promises: Mapping[str, bool], quick: bool) -> NoReturn:

@@ -23,16 +23,12 @@ def clip_numbers(client: int) -> tuple[int, int]:
 
 
 def write_pair(folder: Path, client: int) -> tuple[Path, Path]:
-    """A client's two clips."""
+    """A client's two clips; every frame shows its clip's number as bars."""
     first, second = (
-        write_numbered_clip(folder / f"{number}.mp4", number) for number in clip_numbers(client)
+        write_pictures(folder / f"{number}.mp4", [picture(number)] * 24)
+        for number in clip_numbers(client)
     )
     return first, second
-
-
-def write_numbered_clip(path: Path, number: int, frames: int = 24) -> Path:
-    """A clip in which every frame shows the same number as bars."""
-    return write_pictures(path, [picture(number)] * frames)
 
 
 def read_number(jpeg: bytes) -> int | None:
@@ -52,13 +48,9 @@ def foreign_content(
     own = clip_numbers(client)
     found = [] if trace.started.prompt == prompt else [f"the prompt {trace.started.prompt!r}"]
     for turn in trace.turns:
-        frames = [(own[frame.ref.side - 1], read_number(frame.jpeg)) for frame in turn.frames]
-        found += [
-            f"turn {turn.number} shows {number}, not {expected}"
-            for expected, number in frames
-            if number != expected
-        ]
+        for frame in turn.frames:
+            expected, number = own[frame.ref.side - 1], read_number(frame.jpeg)
+            if number != expected:
+                found.append(f"turn {turn.number} shows {number}, not {expected}")
     numbers = {name: read_number(jpeg) for name, jpeg in pictures.items()}
-    return found + [
-        f"{name} shows {number}" for name, number in numbers.items() if number not in own
-    ]
+    return found + [f"{name} shows {n}" for name, n in numbers.items() if n not in own]

@@ -60,9 +60,8 @@ class _ForcedMultiStep:
         self.start_reply = decoder.start_reply
 
     def decode(self, written: Sequence[int]) -> list[SampledToken]:
-        return list(
-            map(SampledToken, islice(self._sampler.tokens, len(self._decoder.decode(written))))
-        )
+        decoded = len(self._decoder.decode(written))
+        return list(map(SampledToken, islice(self._sampler.tokens, decoded)))
 
 
 class OurLoop:
@@ -76,12 +75,11 @@ class OurLoop:
         pairs_per_call: int,
     ) -> None:
         self._timer, self._stack = timer, ExitStack()
-        backend = TransformersBackend(
-            replace(checkpoint, processor=TimedCall(checkpoint.processor, timer)), "random"
-        )
-        self._conversation = ForcedConversation(backend.loaded)
-        protocol = make_protocol(Settings(frames_per_call=pairs_per_call), "paired")
-        settings = with_defaults(Settings(frames_per_call=pairs_per_call), protocol)
+        timed = replace(checkpoint, processor=TimedCall(checkpoint.processor, timer))
+        self._conversation = ForcedConversation(TransformersBackend(timed, "random").loaded)
+        chosen = Settings(frames_per_call=pairs_per_call)
+        protocol = make_protocol(chosen, "paired")
+        settings = with_defaults(chosen, protocol)
         pair = VideoPair("A ball rolls.", *videos)
         with timer.phase("video"):
             self._source = self._open(pair, protocol)
@@ -97,9 +95,8 @@ class OurLoop:
             *_, completion = self._conversation.stream(messages, sampling)
         assert completion.tokens == tuple(reply), "the forced tokens are written, all of them"
         self._deliberation.take(completion)
-        assert (self._deliberation.stop_reason is not None) == last, (
-            "the given replies are those of a whole run"
-        )
+        ended = self._deliberation.stop_reason is not None
+        assert ended == last, "the given replies are those of a whole run"
         return completion
 
     def close(self) -> None:

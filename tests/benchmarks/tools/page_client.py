@@ -42,12 +42,9 @@ class PageConfig:
 
     def __init__(self, http: HttpClient, config: dict[str, Any]) -> None:
         self.http = http
-        self._component_ids = {
-            component["props"].get("elem_id"): component["id"] for component in config["components"]
-        }
-        self._default_values = {
-            component["id"]: component["props"].get("value") for component in config["components"]
-        }
+        known = [(each["id"], each["props"]) for each in config["components"]]
+        self._component_ids = {props.get("elem_id"): number for number, props in known}
+        self._default_values = {number: props.get("value") for number, props in known}
         self._events: list[PageEvent] = config["dependencies"]
 
     @classmethod
@@ -59,24 +56,17 @@ class PageConfig:
     def event(self, elem_id: str, trigger: str) -> PageEvent:
         """The event with outputs that `trigger` ("click", say) sets off on a component."""
         target = [self._component_ids[elem_id], trigger]
-        return next(
-            event for event in self._events if target in event["targets"] and event["outputs"]
-        )
+        return next(e for e in self._events if target in e["targets"] and e["outputs"])
 
     def load_events(self) -> list[PageEvent]:
         """The events of the page's loading."""
-        return [
-            event
-            for event in self._events
-            if any(trigger == "load" for _, trigger in event["targets"])
-        ]
+        return [e for e in self._events if "load" in (trigger for _, trigger in e["targets"])]
 
     def inputs(self, event: PageEvent, **filled: Any) -> list[Any]:
         """The event's input values: those filled in here by `elem_id`, and the components' defaults."""
-        values = {self._component_ids[elem_id]: value for elem_id, value in filled.items()}
-        return [
-            values.get(component, self._default_values[component]) for component in event["inputs"]
-        ]
+        own = {self._component_ids[elem_id]: value for elem_id, value in filled.items()}
+        values = {**self._default_values, **own}
+        return [values[component] for component in event["inputs"]]
 
     def output(self, event: PageEvent, data: list[Any], elem_id: str) -> Any:
         """The value that the event gave a component; None when it gave none."""
@@ -134,7 +124,7 @@ class PageClient:
         self._http = config.http
         self._session = secrets.token_hex(6)
         self._heartbeat: asyncio.Task[None] | None = None
-        self._fetching: set[asyncio.Task[None]] = set()
+        self._fetching: list[asyncio.Task[None]] = []
         self._connections = asyncio.Semaphore(CONNECTIONS)
 
     async def open(self) -> None:
@@ -150,10 +140,8 @@ class PageClient:
     async def open_with_clips(self, pair: tuple[Path, Path]) -> list[Any]:
         """Open the page and upload two clips; returns the values of both players."""
         await self.open()
-        return [
-            await self.upload(player, clip)
-            for player, clip in zip(("first", "second"), pair, strict=True)
-        ]
+        players = zip(("first", "second"), pair, strict=True)
+        return [await self.upload(player, clip) for player, clip in players]
 
     async def close(self) -> None:
         """Close the page."""
@@ -217,26 +205,17 @@ class PageClient:
             return  # a place in the queue, or a refusal
         observed.updates += 1
         observed.first_update = observed.first_update or observed.elapsed
-        names = dict.fromkeys(
-            name.decode()
-            for name in PICTURE.findall(line)
-            if name.decode() not in observed.pictures
-        )
-        if names:
+        named = dict.fromkeys(name.decode() for name in PICTURE.findall(line))
+        if names := [name for name in named if name not in observed.pictures]:
             observed.first_frames = observed.first_frames or observed.elapsed
             observed.pictures.update(dict.fromkeys(names, b""))
-            task = asyncio.create_task(self._fetch_all(list(names), observed))
-            self._fetching.add(task)
-            task.add_done_callback(self._fetching.discard)
+            self._fetching += [asyncio.create_task(self._fetch(name, observed)) for name in names]
 
     def _note_outputs(self, observed: ObservedRun, event: PageEvent, data: list[Any]) -> None:
         observed.status = self._config.output(event, data, "status") or observed.status
         observed.trace = self._config.output(event, data, "trace") or observed.trace
         if "prompt" in observed.trace:
             observed.prompts.add(observed.trace["prompt"])
-
-    async def _fetch_all(self, names: Sequence[str], observed: ObservedRun) -> None:
-        await asyncio.gather(*(self._fetch(name, observed) for name in names))
 
     async def _fetch(self, name: str, observed: ObservedRun) -> None:
         async with self._connections:
@@ -250,47 +229,34 @@ class PageClient:
             while await stream.readline():
                 alive.set()
 
-    def _body(self, event: PageEvent, data: list[Any]) -> dict[str, Any]:
-        return {
-            "data": data,
-            "fn_index": event["id"],
-            "session_hash": self._session,
-            "event_data": None,
-            "trigger_id": None,
-        }
+    def _body(self, event: PageEvent, data: list[Any], event_data: Any = None) -> dict[str, Any]:
+        asked = {"data": data, "event_data": event_data, "trigger_id": None}
+        return {**asked, "fn_index": event["id"], "session_hash": self._session}
 
     async def _queued(
         self, event: PageEvent, data: list[Any], event_data: Any = None
     ) -> AsyncIterator[tuple[dict[str, Any], bytes, list[Any]]]:
         """Run an event that queues: yields each of its messages, parsed and as it came, with all outputs as they are by then."""
-        status, joined = await self._http.post(
-            "gradio_api/queue/join", self._body(event, data) | {"event_data": event_data}
-        )
+        body = self._body(event, data, event_data)
+        status, joined = await self._http.post("gradio_api/queue/join", body)
         if status == SERVICE_UNAVAILABLE:
             return
         outputs: list[Any] = []
-        async with self._http.request(f"gradio_api/queue/data?session_hash={self._session}") as (
-            _,
-            stream,
-        ):
+        updates = f"gradio_api/queue/data?session_hash={self._session}"
+        async with self._http.request(updates) as (_, stream):
             while line := await stream.readline():
                 message = json.loads(line[6:]) if line.startswith(b"data: ") else {}
                 kind = message.get("msg") if message.get("event_id") == joined["event_id"] else None
                 if kind not in ("process_generating", "process_completed"):
                     continue
                 new = (message.get("output") or {}).get("data") or []
-                outputs = (
-                    _apply_all(outputs, new) if outputs and kind == "process_generating" else new
-                )
+                if outputs and kind == "process_generating":
+                    new = [_apply(value, edits) for value, edits in zip(outputs, new, strict=True)]
+                outputs = new
                 yield message, line, outputs
 
 
 # -- differences ---------------------------------------------------------------------------------------------------------
-
-
-def _apply_all(outputs: list[Any], edits: list[Edits]) -> list[Any]:
-    """Every output after its edits."""
-    return [_apply(value, steps) for value, steps in zip(outputs, edits, strict=True)]
 
 
 def _apply(value: Any, edits: Edits) -> Any:

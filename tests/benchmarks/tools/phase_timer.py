@@ -47,14 +47,10 @@ class PhaseTimer:
         parameters = inspect.signature(type(language).forward)
 
         def enter_language_model(module: Any, given: Any, named: Any) -> None:
-            arguments = parameters.bind(
-                module, *given, **named
-            ).arguments  # the engine gives them by position
-            tokens = next(
-                each
-                for name in ("inputs_embeds", "input_ids")
-                if (each := arguments.get(name)) is not None
-            )
+            # The engine gives them by position
+            arguments = parameters.bind(module, *given, **named).arguments
+            found = map(arguments.get, ("inputs_embeds", "input_ids"))
+            tokens = next(each for each in found if each is not None)
             self._enter("decode" if tokens.shape[1] == 1 else "prefill")
 
         return [

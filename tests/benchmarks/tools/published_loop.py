@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import cv2
-import numpy as np
 import torch
 from PIL import Image
 from transformers import (
@@ -40,9 +39,8 @@ def read_frames(path: Path, slots: Sequence[int]) -> list[Image.Image]:
         capture.set(cv2.CAP_PROP_POS_FRAMES, min(int(slot / SLOTS * count), count - 1))
         read, pixels = capture.read()
         if read:
-            images.append(
-                Image.fromarray(cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB)).resize((SIDE, SIDE))
-            )
+            image = Image.fromarray(cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB))
+            images.append(image.resize((SIDE, SIDE)))
     capture.release()
     return images
 
@@ -61,10 +59,8 @@ class PublishedLoop:
         self._model, self._tokenizer, self._processor = model, tokenizer, processor
         self._videos, self._timer = videos, timer
         self._images: list[Image.Image] = []
-        system = make_protocol(Settings(), "paired").system
-        self._messages: list[dict[str, Any]] = [
-            {"role": "system", "content": [{"type": "text", "text": system}]}
-        ]
+        system = [{"type": "text", "text": make_protocol(Settings(), "paired").system}]
+        self._messages: list[dict[str, Any]] = [{"role": "system", "content": system}]
 
     def turn(self, requested: Sequence[int], reply: Sequence[int]) -> str:
         """Show the frames of the slots `requested` (the first turn shows `FIRST`), then write `reply`; returns its text."""
@@ -91,31 +87,22 @@ class PublishedLoop:
             inputs = self._inputs()
         length = inputs["input_ids"].shape[1]
         with self._timer.phase("decode"):
-            ids = self._model.generate(
-                **inputs,
-                max_new_tokens=len(reply),
-                do_sample=False,
-                logits_processor=LogitsProcessorList([ForcedTokens(length, reply)]),
-            )
+            forced = LogitsProcessorList([ForcedTokens(length, reply)])
+            how = {"max_new_tokens": len(reply), "do_sample": False, "logits_processor": forced}
+            ids = self._model.generate(**inputs, **how)
         return str(self._tokenizer.decode(ids[0, length:], skip_special_tokens=True))
 
     def _inputs(self) -> dict[str, torch.Tensor]:
         """The arguments of stock `forward` for the whole conversation, as a stock processor makes them of text and images."""
-        text = str(
-            self._tokenizer.apply_chat_template(
-                self._messages, add_generation_prompt=True, tokenize=False
-            )
-        )
+        how = {"add_generation_prompt": True, "tokenize": False}
+        text = str(self._tokenizer.apply_chat_template(self._messages, **how))
         features = self._processor(images=self._images, return_tensors="pt")
-        counts = iter(
-            (features["image_grid_thw"].prod(-1) // self._processor.merge_size**2).tolist()
-        )
+        patches = features["image_grid_thw"].prod(-1)
+        counts = iter((patches // self._processor.merge_size**2).tolist())
         pad = self._model.config.image_token_id
         encoded = self._tokenizer.encode(text, add_special_tokens=False)
-        ids = np.array(
-            [i for token in encoded for i in ([token] * next(counts) if token == pad else [token])]
-        )
-        tokens = torch.from_numpy(ids)[None].to(self._model.device)
+        ids = [i for each in encoded for i in [each] * (next(counts) if each == pad else 1)]
+        tokens = torch.tensor([ids], device=self._model.device)
         return {
             "input_ids": tokens,
             "attention_mask": torch.ones_like(tokens),

@@ -31,11 +31,8 @@ def build_on_device(
 
     `folder` gets the tokenizer and the processor.
     """
-    checkpoint = open_checkpoint(
-        str(write_random_checkpoint(folder / "random", pixels=side * side)),
-        device="cpu",
-        dtype=torch.float32,
-    )
+    small = write_random_checkpoint(folder / "random", pixels=side * side)
+    checkpoint = open_checkpoint(str(small), device="cpu", dtype=torch.float32)
     fill_vocabulary(checkpoint.folder, int(config.get_text_config().vocab_size))
     attention = attention_for(device, dtype)
     with torch.device(device):
@@ -61,39 +58,23 @@ def fill_vocabulary(folder: Path, size: int) -> None:
 
 def shape_of_7b() -> Qwen2_5_VLConfig:
     """The shape of Qwen2.5-VL-7B (its config.json), with the control tokens of the small tokenizer."""
-    text, vision = dict(TEXT_7B), dict(VISION_7B)
     rope = {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [16, 24, 24]}
-    attention = {"window_size": 112, "fullatt_block_indexes": [7, 15, 23, 31]}
-    return small_config(
-        {**text, "max_position_embeddings": 128_000, "rope_parameters": rope},
-        {**vision, **attention},
-    )
+    text = {"max_position_embeddings": 128_000, "rope_parameters": rope}
+    vision = {"window_size": 112, "fullatt_block_indexes": [7, 15, 23, 31]}
+    return small_config({**TEXT_7B, **text}, {**VISION_7B, **vision})
 
 
 def _small_config(hidden: int, layers: int, vision_hidden: int) -> Qwen2_5_VLConfig:
     """The proportions of the 7B: nine tenths of the weights are the language model's, one tenth the vision tower's."""
-    grouped = hidden % 128 == 0 and (hidden // 64) % (hidden // 128) == 0
-    return small_config(
-        {
-            "hidden_size": hidden,
-            "intermediate_size": 11 * hidden // 4,
-            "num_hidden_layers": layers,
-            "num_attention_heads": hidden // 64,
-            "num_key_value_heads": hidden // 128 if grouped else hidden // 64,
-            "max_position_embeddings": 65_536,
-            "rope_parameters": {
-                "rope_type": "default",
-                "rope_theta": 1e6,
-                "mrope_section": [8, 12, 12],
-            },
-        },
-        {
-            "depth": layers,
-            "hidden_size": vision_hidden,
-            "intermediate_size": 3 * vision_hidden,
-            "num_heads": vision_hidden // 64,
-            "out_hidden_size": hidden,
-            "window_size": 112,
-            "fullatt_block_indexes": [layers // 2 - 1, layers - 1],
-        },
-    )
+    rope = {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [8, 12, 12]}
+    text = {
+        "hidden_size": hidden, "intermediate_size": 11 * hidden // 4, "num_hidden_layers": layers,
+        "num_attention_heads": hidden // 64, "num_key_value_heads": hidden // 128,
+        "max_position_embeddings": 65_536, "rope_parameters": rope,
+    }  # fmt: skip
+    vision = {
+        "depth": layers, "hidden_size": vision_hidden, "intermediate_size": 3 * vision_hidden,
+        "num_heads": vision_hidden // 64, "out_hidden_size": hidden, "window_size": 112,
+        "fullatt_block_indexes": [layers // 2 - 1, layers - 1],
+    }  # fmt: skip
+    return small_config(text, vision)
