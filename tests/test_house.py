@@ -22,9 +22,9 @@ import httpx
 import pytest
 from gradio_client import Client, handle_file
 
+from tests.support.loopback_server import free_port
 from tests.support.small_clips import write_clip
 from tests.support.waiting import PATIENCE_S
-from tests.ui.conftest import free_port
 
 ROOT = Path(__file__).resolve().parents[1]
 CORE, TESTS, ASSETS, APP = (ROOT / name for name in ("vrthinker_core", "tests", "assets", "app.py"))

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
+
+
+@cache
+def _ports(process: int) -> count[int]:
+    return count(20_000 + process % 100 * 100)
+
+
+def free_port() -> int:
+    """One that neither an outgoing connection nor another process of the tests gets meanwhile."""
+    for port in _ports(os.getpid()):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)):
+                return port
+    raise AssertionError("no port is free")
 
 
 class QuietHandler(BaseHTTPRequestHandler):

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ from typing import Any
 
 import httpx
 
+from tests.support.loopback_server import free_port
 from vrthinker_core.backends import NANO
 
 VARIABLE = "VRT_VLLM"
@@ -44,7 +44,7 @@ def vllm_program(folder: str | None = None) -> Path | None:
 @contextmanager
 def vllm_serving(program: Path, log: Path, options: Sequence[str] = ()) -> Iterator[str]:
     """vLLM with the built-in judge; gives the address."""
-    port = _free_port()
+    port = free_port()
     command = [str(program), "serve", str(NANO), "--host", "127.0.0.1", "--port", str(port)]
     command += [*VLLM_OPTIONS, *options]
     with _running(command, {**os.environ, **ENVIRONMENT}, log, f"http://127.0.0.1:{port}"):
@@ -60,7 +60,7 @@ def transformers_serving(folder: Path) -> Iterator[str]:
     found = {"AutoProcessor": "picture_processor.PictureProcessor"}
     classes = {"processor_class": "PictureProcessor", "auto_map": found}
     (copy / "processor_config.json").write_text(json.dumps(classes))
-    port = _free_port()
+    port = free_port()
     command = [sys.executable, "-W", "ignore", "-m", "transformers.cli.transformers"]
     command += ["serve", str(copy), "--trust-remote-code"]
     command += ["--device", "cpu", "--dtype", "float32", "--host", "127.0.0.1", "--port", str(port)]
@@ -102,8 +102,3 @@ def _wait_until_ready(process: subprocess.Popen[bytes], address: str, log: Path)
         except httpx.HTTPError:
             time.sleep(0.5)
     raise RuntimeError(f"The server was not ready after {STARTING_SECONDS} s.")
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.support.app_process import fork_app, is_alive, start_app
+from tests.support.loopback_server import free_port
 from tests.support.waiting import PATIENCE_MS, PATIENCE_S, until
 from tests.ui.support.saved_examples import ENDLESS, SCRIPT, ask, write_example
 from vrthinker_core.types import Settings, Trace
@@ -33,12 +33,6 @@ PHONE = {
     "is_mobile": True,
     "has_touch": True,
 }
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Server:

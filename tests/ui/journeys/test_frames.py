@@ -121,16 +121,22 @@ SENTENCES = [
 ]
 
 
+COLOUR_OF_A_TURN = """() => {
+    const marks = [...document.querySelectorAll(".vrt-mark")]
+        .map((mark) => getComputedStyle(mark, "::after").backgroundColor);
+    const turn = getComputedStyle(document.querySelector("#trace .vrt-turn")).borderLeftColor;
+    return marks.length === 24 && new Set(marks).size === 12 && turn === marks[0];
+}"""
+"""The marks of 24 frames say by their colour which of 12 turns saw them."""
+
+
 def test_a_long_run_has_all_its_frames_in_the_rail_and_in_the_gallery(
     page: Page, tmp_path: Path
 ) -> None:
     steps.replay(page, tmp_path / "many.json", many_turns(12))
-    colour = "all => all.map((mark) => getComputedStyle(mark, '::after').backgroundColor)"
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
-        marks = page.locator(".vrt-mark").evaluate_all(colour)
-        assert (len(marks), len(set(marks))) == (24, 12), "the colour says which turn saw a frame"
-        expect(steps.turns(page).first).to_have_css("border-left-color", marks[0])
+        page.wait_for_function(COLOUR_OF_A_TURN)
     steps.tab(page, "Frames")
     expect(page.locator("#frames .vrt-tile")).to_have_count(24)
     tile(page, 16).focus()
