@@ -7,6 +7,7 @@ import multiprocessing
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
     [
+        "tests.support.drawn_rollouts",
         "tests.training.random_judges",
         "torch._dynamo",
         "trl.trainer.grpo_trainer",

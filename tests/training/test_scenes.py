@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import cycle, pairwise
 from pathlib import Path
@@ -12,19 +13,14 @@ import cv2
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
-from PIL import Image
 
 from tests.training.test_video_files import difference
-from vrthinker_core.drawn.damage import DAMAGES, CodecNoise, as_the_judge_sees
 from vrthinker_core.drawn.facts import (
     COLOURS,
     COUNT_WORDS,
-    DIRECTIONS,
-    PLACE_PROMPTS,
     SceneFacts,
     Thing,
     in_order,
-    write_prompt,
 )
 from vrthinker_core.drawn.faults import (
     CLEAR,
@@ -36,7 +32,7 @@ from vrthinker_core.drawn.faults import (
     MotionFault,
     PictureFault,
 )
-from vrthinker_core.drawn.moving_scene import GO, LEAP, STAY, Scene, SceneRenderer
+from vrthinker_core.drawn.moving_scene import Scene, SceneRenderer
 from vrthinker_core.drawn.renderer import Renderer
 from vrthinker_core.drawn.solids import SHAPES
 from vrthinker_core.drawn.textures import Pixels
@@ -45,10 +41,8 @@ from vrthinker_core.drawn.world import (
     SIMPLE,
     DrawnPair,
     World,
-    draw_facts,
     draw_pair,
     draw_scene,
-    with_wrong,
 )
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.pair_set import DrawnFrames
@@ -130,14 +124,6 @@ def covered_by(scene: Scene, number: int, index: int) -> np.ndarray:
     return (drawn[..., 0] - drawn[..., 1] > 40) & (drawn[..., 2] - drawn[..., 1] > 40)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("direction", list(DIRECTIONS))
-def test_the_solid_moves_in_the_direction_of_its_facts(direction: str, shape: str) -> None:
-    scene = scene_of(Thing("red", shape), direction=direction, ground="marble", seed=3)
-    before, after = (np.array(scene.thing_positions(index)[0]) for index in (4, 123))
-    assert (after - before) @ DIRECTIONS[direction] > 0.2
-
-
 @pytest.mark.parametrize(("shape", "count"), [*zip(SHAPES, cycle((1, 3, 4)), strict=False)])
 def test_a_position_is_the_middle_of_what_is_drawn(shape: str, count: int) -> None:
     scene = scene_of(Thing("red", shape, count), direction="left", seed=count)
@@ -148,29 +134,31 @@ def test_a_position_is_the_middle_of_what_is_drawn(shape: str, count: int) -> No
         assert position == pytest.approx(middle, abs=0.035)
 
 
-def test_what_is_hidden_has_no_position_and_half_is_seen_of_what_half_covers() -> None:
-    scenes = [faultless(each) for each in scenes_of(THINGS, 20) if len(each.groups) == 2]
-    errors = []
-    for scene in scenes:
-        far = int(scene.position(64, 0)[1] > scene.position(64, 1)[1])
-        behind, front = covered_by(scene, far, 64), covered_by(scene, 1 - far, 64)
-        errors.append((behind & ~front).sum() / behind.sum() - scene.visible_shares(64)[far])
-    assert np.abs(errors).mean() < 0.12
-    gone = replace(scenes[0].groups[0], start=(3.0, 0.5))
-    positions = replace(scenes[0], groups=(gone, scenes[0].groups[1])).thing_positions(64)
-    assert [position is None for position in positions] == [True, False]
+GOLDEN = Path(__file__).with_name("scenes.txt")
 
 
-@pytest.mark.parametrize("direction", list(DIRECTIONS))
-@pytest.mark.parametrize("turn", [None, 0.4])
-def test_faults_of_the_motion_have_their_words(direction: str, turn: float | None) -> None:
-    scene = scene_of(Thing("red", "ball"), direction=direction)
-    jump = replace(scene, motion_fault=MotionFault("jumpy", range(60, 70), 0.2, 3, turn=turn))
-    assert jump.motion_words((40, 56, 64, 80, 96)) == (GO, LEAP, LEAP, GO)
-    frozen = replace(scene, motion_fault=MotionFault("frozen", range(50, 90), 0.2, 3, turn=turn))
-    assert frozen.motion_words((16, 48, 64, 80, 96, 112)) == (GO, STAY, STAY, LEAP, GO)
-    skip = replace(scene, motion_fault=MotionFault("jumpy", range(60, 70), 0.0, 3, skip=0.3))
-    assert skip.motion_words((40, 56, 64, 80, 96)) == (GO, LEAP, LEAP, GO)
+def thumbnails() -> Iterator[tuple[str, Pixels]]:
+    """Of each scene of some pairs the frame in the middle of its fault, shrunk to 4 x 4 pixels."""
+    pairs = {"simple": (SIMPLE, 6), "full": (FULL, 24)}
+    for name, (world, count) in pairs.items():
+        for seed in range(count):
+            pair = draw_pair(seed, world)
+            for side, scene in pair.scenes.items():
+                fault = scene.picture_fault or scene.motion_fault
+                index = fault.window[len(fault.window) // 2] if fault else FRAMES // 2
+                frame = SceneRenderer(scene, SIZE, codec_noise=pair.codec_noise).frame(index)
+                small = cv2.resize(frame, (4, 4), interpolation=cv2.INTER_AREA)
+                yield f"{name} {seed} {side}", np.asarray(small, np.uint8)
+
+
+def test_scenes_look_as_in_the_golden_file() -> None:
+    """The built-in judge was trained with these; a codec of another version is a shade off."""
+    golden = dict(line.rsplit(" ", 1) for line in GOLDEN.read_text("utf-8").splitlines())
+    found = dict(thumbnails())
+    assert found.keys() == golden.keys()
+    for name, picture in found.items():
+        wanted = np.frombuffer(bytes.fromhex(golden[name]), np.uint8).reshape(picture.shape)
+        assert np.abs(picture.astype(int) - wanted).max() <= 4, name
 
 
 @every_world
@@ -212,28 +200,6 @@ def test_a_motion_fault_changes_only_the_frames_in_its_window(kind: str) -> None
     assert not np.array_equal(frames[1], frames[2])
 
 
-@pytest.mark.parametrize("kind", list(DAMAGES))
-def test_damage_is_as_coarse_in_a_large_picture(kind: str) -> None:
-    """Shrunk to what the judge sees, a large damaged picture differs from the undamaged one as much as a small one."""
-    drawn, fault = scene_of(), PictureFault(kind, range(0, FRAMES), 0.5, 8)
-    small, large = SceneRenderer(drawn, SIZE).frame(5), SceneRenderer(drawn, 4 * SIZE).frame(5)
-    shrunk, shrunk_damaged = (
-        cv2.resize(picture, (SIZE, SIZE), interpolation=cv2.INTER_AREA)
-        for picture in (large, fault.apply(large, 5))
-    )
-    assert difference(shrunk, shrunk_damaged) == pytest.approx(
-        difference(small, fault.apply(small, 5)), rel=0.2
-    )
-
-
-def test_damage_that_fades_in_is_fainter_at_the_ends_of_its_window() -> None:
-    picture = SceneRenderer(scene_of(Thing("red", "ball")), SIZE).frame(64)
-    fault = PictureFault("dark", range(50, 70), 0.5, 3, fade=6)
-    levels = [float(fault.apply(picture, index).mean()) for index in (49, 50, 53, 60, 69, 70)]
-    assert levels[0] == levels[5] > levels[1] > levels[2] > levels[3] < levels[4]
-    assert {fault.state(index) for index in fault.window} == {"dark"}
-
-
 @pytest.mark.parametrize(
     "world", [SIMPLE, replace(FULL, worn=1.0, h264=0.5, no_thing=0.4)], ids=["simple", "full"]
 )
@@ -262,44 +228,6 @@ def test_a_judge_is_shown_the_worn_frames_of_its_pair() -> None:
     assert Counter(len(frame.rgb) for frame in frames) == {3 * SIZE * SIZE: 3}
 
 
-def faultless(scene: Scene) -> Scene:
-    return replace(scene, picture_fault=None, motion_fault=None)
-
-
-def test_a_place_has_no_thing_and_is_the_same_in_both_videos_at_times() -> None:
-    drawn = [draw_pair(seed, PLACES) for seed in range(60)]
-    assert {pair.prompt for pair in drawn} == set(PLACE_PROMPTS)
-    assert all(pair.verdict.TA is Preference.TIE for pair in drawn)
-    assert 0.3 < np.mean([pair.first.view == pair.second.view for pair in drawn]) < 0.7
-    same = next(pair for pair in drawn if pair.first.view == pair.second.view)
-    first, second = (SceneRenderer(faultless(scene), SIZE) for scene in same.scenes.values())
-    assert np.array_equal(first.frame(40), second.frame(40))
-    assert not np.array_equal(first.frame(40), first.frame(80))
-    assert same.first.thing_positions(40) == ()
-
-
-@pytest.fixture
-def photos(tmp_path: Path) -> Path:
-    rng = np.random.default_rng(0)
-    for number, size in enumerate([(300, 200), (220, 260)]):
-        small = rng.integers(0, 40 + 200 * number, (12, 12, 3), np.uint8)
-        large = cv2.resize(small, size, interpolation=cv2.INTER_CUBIC)
-        Image.fromarray(large).save(tmp_path / f"{number}.{('jpg', 'png')[number]}")
-    return tmp_path
-
-
-def test_photographs_of_a_folder_are_grounds_and_places(photos: Path) -> None:
-    options = replace(PLACES, photos=photos, photo_ground=1.0, no_thing=0.5)
-    for pair in (draw_pair(seed, options) for seed in range(8)):
-        shown, clouds = (
-            SceneRenderer(draw_pair(pair.seed, each).first, SIZE).frame(5)
-            for each in (options, replace(options, photos=None))
-        )
-        view = pair.first.view
-        assert view is not None or "a photo" in pair.prompt.lower()
-        assert not np.array_equal(shown, clouds) or (view and view.picture != "photo")
-
-
 def test_a_folder_without_photographs_is_refused(tmp_path: Path) -> None:
     options = replace(PLACES, photos=tmp_path)
     with pytest.raises(BadInput, match="no picture"):
@@ -308,23 +236,6 @@ def test_a_folder_without_photographs_is_refused(tmp_path: Path) -> None:
     anew = replace(options, photos=tmp_path / ".")
     with pytest.raises(BadInput, match=r"no picture|torn\.jpg"):
         [SceneRenderer(draw_pair(seed, anew).first, SIZE) for seed in range(5)]
-
-
-things = st.builds(
-    Thing, st.sampled_from(list(COLOURS)), st.sampled_from(SHAPES), st.integers(1, 4)
-)
-some_things = st.lists(things, max_size=2, unique_by=lambda thing: thing.colour).map(
-    lambda found: in_order(*found)
-)
-some_facts = st.builds(SceneFacts, some_things, st.sampled_from(list(DIRECTIONS)), st.just("sand"))
-
-
-@settings(max_examples=150, deadline=None)
-@given(some_facts, some_facts)
-def test_wrong_facts_are_counted_alike_from_both_sides(one: SceneFacts, other: SceneFacts) -> None:
-    assert one.count_wrong(one) == 0
-    assert one.count_wrong(other) == other.count_wrong(one) <= 8
-    assert one == other or one.count_wrong(other) > 0
 
 
 @pytest.mark.parametrize(
@@ -345,12 +256,6 @@ def test_things_are_compared_with_those_that_fit_best(shown: tuple[Thing, ...], 
     assert wanted.count_wrong(SceneFacts(shown, "right", "sand")) == wrong + 1
 
 
-def test_things_of_one_colour_or_in_another_order_are_refused() -> None:
-    for colours in (("red", "red"), ("blue", "red")):
-        with pytest.raises(ValueError, match="COLOURS"):
-            SceneFacts(tuple(Thing(colour, "ball") for colour in colours), "left", "sand")
-
-
 def read_things(prompt: str) -> tuple[Thing, ...]:
     """The things that a prompt asks for, in the order in which it names them."""
     counts, shapes = "|".join(("an?", *COUNT_WORDS[1:])), "|".join(SHAPES)
@@ -364,55 +269,17 @@ def read_things(prompt: str) -> tuple[Thing, ...]:
     return tuple(found)
 
 
-@settings(max_examples=150, deadline=None)
-@given(some_facts.filter(lambda facts: facts.things), st.integers(0, 2**32))
-def test_a_prompt_says_what_is_wanted_and_no_more(wanted: SceneFacts, seed: int) -> None:
-    prompt = write_prompt(np.random.default_rng(seed), wanted)
+@pytest.mark.parametrize("seed", range(40))
+def test_a_prompt_says_what_is_wanted_and_no_more(seed: int) -> None:
+    pair = draw_pair(seed, THINGS)
+    wanted, prompt = pair.wanted, pair.prompt
     assert read_things(prompt) == wanted.things
     sides = {name: name for name in ("right", "left", "away")}
     sides["closer"] = "closer|towards the camera"
     said = [name for name, words in sides.items() if re.search(rf"\b({words})\b", prompt)]
     assert said == [wanted.direction]
-    assert "sand" in prompt.lower()
+    assert wanted.ground in prompt.lower()
     alone = sum(thing.count for thing in wanted.things) == 1
     verb = re.search(r"\b(roll|move|slide|drift|travel)(s?)\b", prompt)
     assert verb is None or (verb[2] == "s") == alone
     assert not prompt.endswith(".") or prompt[0].isupper()
-
-
-@pytest.mark.parametrize("world", [SIMPLE, FULL], ids=["simple", "full"])
-@settings(max_examples=60, deadline=None)
-@given(st.integers(0, 2**63), st.integers(1, 3))
-def test_as_many_facts_are_changed_as_are_asked_for(world: World, seed: int, wrong: int) -> None:
-    rng = np.random.default_rng(seed)
-    wanted = draw_facts(rng, world)
-    assert wanted.count_wrong(with_wrong(rng, wanted, wrong, world)) == wrong
-
-
-CLEAN = replace(FULL, worn=0.0)
-
-
-def pictures(count: int, size: int = SIZE) -> list[Pixels]:
-    scenes = [draw_pair(seed, CLEAN).first for seed in range(count)]
-    clean = [replace(scene, picture_fault=None, motion_fault=None) for scene in scenes]
-    return [SceneRenderer(scene, size).frame(30) for scene in clean]
-
-
-def test_frames_that_show_the_same_are_coded_a_little_apart() -> None:
-    """As a video codec does it: a judge that knew a freeze by equal bytes would find none in a file."""
-    (picture,) = pictures(1)
-    first, second = (
-        CodecNoise(160, 120, 80).apply(lambda _: picture, index, SIZE) for index in (40, 48)
-    )
-    assert 0 < difference(first, second) < 3
-
-
-@pytest.mark.parametrize("size", [(112, 160), (288, 512), (480, 480)])
-def test_straight_resizing_is_nearly_what_the_product_does(size: tuple[int, int]) -> None:
-    (picture,) = pictures(1, 224)
-    stored = np.asarray(cv2.resize(picture, size, interpolation=cv2.INTER_CUBIC), np.uint8)
-    area = stored.shape[0] > 448 and stored.shape[1] > 448
-    how = cv2.INTER_AREA if area else cv2.INTER_CUBIC
-    squashed = Image.fromarray(cv2.resize(stored, (448, 448), interpolation=how))
-    product = np.asarray(squashed.resize((SIZE, SIZE), Image.Resampling.BICUBIC))
-    assert difference(product, as_the_judge_sees(stored, SIZE)) < 2.5

@@ -34,8 +34,8 @@ from vrthinker_core.training.teacher import TeacherJob, run_teacher
 from vrthinker_core.ui.runs_tab import TraceFiles
 
 FEW = (
-    "settings.max_turns=1 cold_start.traces=2 cold_start.sft.epochs=1 cold_start.sft.batch=2 "
-    "rejection.pairs=4 rejection.samples=2 rejection.sft.epochs=1 rejection.sft.batch=2 "
+    "settings.max_turns=1 cold_start.traces=1 cold_start.sft.epochs=1 cold_start.sft.batch=2 "
+    "rejection.pairs=1 rejection.samples=2 rejection.most=1 rejection.sft.epochs=1 rejection.sft.batch=2 "
     "grpo.pairs=1 grpo.samples=2 grpo.steps=1 grpo.trl.tokens=64 gates.pairs=1 gates.samples=2 gates.headroom=0"
 )
 PACKAGE = Path(vrthinker_core.__file__).parent
@@ -64,6 +64,7 @@ def test_all_stages_from_one_command(tmp_path: Path) -> None:
     code, lines = train(*begun, *chosen)
     assert code == 0, lines
     assert f"Trained: {out / 'checkpoint'}" in lines
+    assert any(line.startswith("1 run chosen to learn from") for line in lines)
     assert open_checkpoint(str(out / "checkpoint")).folder == out / "checkpoint"
     states = [json.loads((out / stage / "state.json").read_text()) for stage in STAGES]
     assert [(state["done"], state["model"]) for state in states] == [
