@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -17,11 +16,11 @@ from vrthinker_core.drawn.world import FULL, SIMPLE, DrawnPair, World, draw_pair
 from vrthinker_core.protocols import make_protocol
 from vrthinker_core.protocols.parser import find_sentence, frame_numbers
 from vrthinker_core.training.rollouts import LabelledPair, Rollout, play
-from vrthinker_core.types import Dimension, ProtocolName, Settings, Side
+from vrthinker_core.types import Dimension, ProtocolName, Settings
 
 PROTOCOLS: tuple[ProtocolName, ...] = ("paired", "concat")
 VIEWS = replace(FULL, no_thing=1.0)
-PAIRS = 40
+PAIRS = 20
 
 
 def write_replies(pair: DrawnPair, protocol: ProtocolName) -> tuple[str, ...]:
@@ -62,20 +61,6 @@ def test_a_label_that_decides_names_frames_that_were_shown(protocol: ProtocolNam
             assert numbers or not dict(last.verdict)[dimension]
             named += bool(numbers)
     assert named > PAIRS / 2
-
-
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_what_is_so_far_is_said_to_be_so_and_only_then(protocol: ProtocolName) -> None:
-    prompts = make_protocol(Settings(), protocol)
-    for seed in range(PAIRS):
-        turns = play_teacher(draw_pair(seed, FULL), prompts)
-        for text, wanted, evidence in turns:
-            assert ("is better so far." in prompts.parse(text).think) == bool(wanted)
-            assert not wanted or not all(map(evidence.settled, Side))
-        for (_, _, before), (_, _, after) in pairwise(turns):
-            for side in Side:
-                assert before.picture_flaw(side) in (None, after.picture_flaw(side))
-                assert before.motion_flaw(side) in (None, after.motion_flaw(side))
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -237,10 +237,10 @@ def test_threads_are_as_asked_for(
         torch.set_num_threads(before)
 
 
-def test_another_training_is_not_gone_on_with(tiny: Path, rows: Rows, tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        train_sft(rows, tiny, SFT, CONFIG, tmp_path, stop_at(2))
-    said = f"The checkpoints in {tmp_path} are .* name a new folder with --out"
+def test_another_training_is_not_gone_on_with(tiny: Path, rows: Rows, trained: Trained) -> None:
+    folder = trained[0].parent
+    before = sorted((folder / "trainer").rglob("*"))
+    said = f"The checkpoints in {folder} are .* name a new folder with --out"
     with pytest.raises(BadInput, match=said):
-        train_sft(rows[:2], tiny, SFT, CONFIG, tmp_path)
-    assert (tmp_path / "trainer/checkpoint-1/whole.json").is_file()
+        train_sft(rows[:2], tiny, SFT, CONFIG, folder)
+    assert sorted((folder / "trainer").rglob("*")) == before

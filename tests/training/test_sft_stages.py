@@ -44,9 +44,11 @@ from vrthinker_core.training.pipeline import (
 )
 from vrthinker_core.training.rollouts import LabelledPair
 from vrthinker_core.training.run_folder import (
+    RunFolder,
     TimeBudget,
     TrainedStage,
     TrainingRun,
+    new_checkpoint,
     open_run_folder,
 )
 from vrthinker_core.training.sft import sft_arguments
@@ -171,34 +173,28 @@ def test_a_model_learns_the_protocols_that_it_names_or_where_it_names_none_those
         learn(tmp_path / "other", SPEAKS_CONCAT, model=model)
 
 
-def no_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is time for one run in each sitting, and none for a second."""
-    for share in ("cold_start.TEACHER_SHARE", "rejection.SAMPLES_SHARE"):
-        monkeypatch.setattr(f"vrthinker_core.training.{share}", 0.0)
-
-
-@pytest.mark.parametrize("stage", ["cold-start", "rejection"])
-def test_an_end_before_a_run_is_kept_is_told(
-    learn: Learn, stage: TrainedStage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_in_half_a_minute_there_is_no_gate_and_no_further_stage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    no_time_left(monkeypatch)
-    changes = "settings.max_new_tokens=8 settings.max_turns=1 rejection.samples=1"
-    silent = ScriptedBackend(["No."], protocol="paired")
-    data = TrainingData("drawn:3", PAIRS, Teacher("wrong", lambda: silent))
-    budget = TimeBudget(deadline=time.monotonic() + 3600)
-    said = "in the time that there was for playing: go on with --resume and more --minutes"
-    with pytest.raises(BadInput, match=said):
-        learn(tmp_path, data, budget, config=changed_config(CONFIG, changes.split()), stage=stage)
+    def trained(
+        stage: str,
+        _: str,
+        data: TrainingData,
+        config: TrainConfig,
+        folder: RunFolder,
+        __: TimeBudget,
+    ) -> Path:
+        with new_checkpoint(folder) as made:
+            (made / stage).touch()
+        return folder.result
 
-
-def test_in_half_a_minute_there_is_no_gate_and_no_further_stage(tiny: Path, tmp_path: Path) -> None:
     said: list[str] = []
+    monkeypatch.setattr("vrthinker_core.training.pipeline.train_stage", trained)
     limited = TimeBudget(deadline=time.monotonic() + 20, say=said.append)
     with open_run_folder(tmp_path, replace(RUN, stage="all"), CONFIG, resume=True) as folder:
-        assert train_all(str(tiny), KNOWN, CONFIG, folder, limited) == folder.result
-    assert open_checkpoint(str(tmp_path / "checkpoint"))
-    assert said[-1] == "No time is left for rejection: train on from the result, with --model."
-    assert not (tmp_path / "cold-start" / "held-out.json").exists()
+        assert train_all("nano", KNOWN, CONFIG, folder, limited) == folder.result
+    assert [path.name for path in folder.result.iterdir()] == ["cold-start"]
+    assert said == ["No time is left for rejection: train on from the result, with --model."]
 
 
 @pytest.mark.parametrize(
@@ -229,7 +225,8 @@ def test_a_timed_stage_that_was_killed_as_it_learnt_goes_on_from_the_same_runs(
         budget = TimeBudget(deadline=time.monotonic() + 3600, tell=tell)
         return learn(tmp_path, KNOWN, budget, model=model, config=config, stage=stage)
 
-    no_time_left(monkeypatch)
+    for share in ("cold_start.TEACHER_SHARE", "rejection.SAMPLES_SHARE"):  # Time for one run
+        monkeypatch.setattr(f"vrthinker_core.training.{share}", 0.0)
     with pytest.raises(KeyboardInterrupt):
         sitting(killed_at=2)
     assert [outcome.kept for outcome in read_outcomes(tmp_path / runs)] == [True]
