@@ -24,7 +24,7 @@ from vrthinker_core.branch_plan import Changes, plan_branch
 from vrthinker_core.errors import BadInput, TraceError
 from vrthinker_core.judge import judge, judge_branch
 from vrthinker_core.results.layout import EvaluationPair
-from vrthinker_core.results.result import RESULTS, RUN, TRACES, result_of, to_line
+from vrthinker_core.results.result import RESULTS, TRACES, result_of, to_line
 from vrthinker_core.traces import load, to_json
 from vrthinker_core.training.config import CONFIG
 from vrthinker_core.training.export import CSV_COLUMNS, ROWS, examples, opening_text
@@ -269,18 +269,13 @@ def test_no_other_file_is_replaced(place: str, tmp_path: Path) -> None:
     ("where", "value"),
     [
         (["started", "settings", "total"], 7),
-        (["started", "settings", "max_turns"], 0),
         (["started", "settings", "frames_per_call"], 2**40),
         (["started", "clips"], [None, None]),
-        (["started", "clips", 0, "width"], 0),
         (["started", "clips", 0, "name"], "../../secret"),
         (["started", "prompt"], ""),
-        (["turns"], []),
         (["turns", 0, "frames"], []),
-        (["turns", 0, "completion", "text"], ""),
         (["turns", 0, "reply", "wants", "indices"], [10**15]),
         (["finished"], None),
-        (["finished", "verdict"], None),
     ],
     ids=str,
 )
@@ -454,15 +449,10 @@ def found_in(folder: Path) -> tuple[set[str], set[str]]:
     return set(names) - refused, refused
 
 
-@pytest.mark.parametrize("marks", [(), (RUN, RESULTS), (STATE, CONFIG)])
-def test_a_trace_has_any_name_in_any_folder(marks: tuple[str, ...], tmp_path: Path) -> None:
-    names = {"mine.json", "traces/a.json", "other/b.json"}
-    names |= set() if marks else {*OTHERS, STATE, "checkpoint/c.json"}
-    fill(tmp_path, names, marks)
-    assert found_in(tmp_path) == (names, set())
-
-
 def test_what_evaluations_and_trainings_keep_besides_traces_is_not_named(tmp_path: Path) -> None:
+    fill(tmp_path / "any", {"mine.json", *OTHERS, STATE, "checkpoint/c.json"})
+    assert found_in(tmp_path / "any")[1] == set(), "a trace has any name in any other folder"
+    shutil.rmtree(tmp_path / "any")
     evaluation = [f"ev/{name}" for name in (*OTHERS, RESULTS)]
     kept = ("held-out.json", "checkpoint/config.json", "checkpoints/model/tokenizer.json")
     training = [f"run/{name}" for name in (STATE, CONFIG, *kept)]

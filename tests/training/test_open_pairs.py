@@ -257,19 +257,30 @@ def kept(data: Path | str, most: int = 9) -> tuple[list[Rollout], str]:
 
 
 def test_traces_are_learnt_from_where_the_known_labels_are_theirs(tmp_path: Path) -> None:
-    for name in ("right", "wrong", "without"):
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    outside = replace(TRACE, finished=replace(TRACE.finished, verdict=None, outside_scope=True))
+    traces = {
+        "right": TRACE,
+        "wrong": replace(TRACE, vote=Vote(at, Verdict(OA=OTHER.OA), None)),
+        "without": TRACE,
+        "outside": outside,
+        "outside, a person says so": replace(outside, vote=Vote(at, LABELS)),
+        "outside, a person says other": replace(outside, vote=Vote(at, OTHER)),
+    }
+    for name, trace in traces.items():
         shutil.copytree(EXAMPLE, tmp_path / name)
-    vote = Vote(datetime(2026, 1, 1, tzinfo=UTC), Verdict(OA=OTHER.OA), None)
-    (tmp_path / "wrong" / "trace.json").write_bytes(to_json(replace(TRACE, vote=vote)))
+        (tmp_path / name / "trace.json").write_bytes(to_json(trace))
     (tmp_path / "without" / "first.mp4").unlink()
-    (rollout,), said = kept(tmp_path)
-    assert rollout.run.finished.verdict == LABELS
-    assert not any(turn.completion.tokens for turn in rollout.run.turns)
-    shown = [len(prompt[-1].frames) for prompt in rollout.prompts]
-    assert shown == [len(turn.frames) for turn in TRACE.turns]
+    rollouts, said = kept(tmp_path)
+    assert [rollout.run.whole_answer for rollout in rollouts] == [LABELS] * 2
+    for rollout in rollouts:
+        assert not any(turn.completion.tokens for turn in rollout.run.turns)
+        shown = [len(prompt[-1].frames) for prompt in rollout.prompts]
+        assert shown == [len(turn.frames) for turn in TRACE.turns]
     assert set(said.rstrip(".").split("; ")) == {
-        "1 of 3 runs pass the filters",
-        "1 not: a label is not the known one",
+        "2 of 6 runs pass the filters",
+        "2 not: a label is not the known one",
+        "1 not: no label of the pair is known",
         "1 not: a video cannot be read",
     }
 
@@ -289,21 +300,6 @@ def test_labels_of_an_evaluated_data_set_count_before_the_judges(tmp_path: Path)
         pair = EvaluationPair("id", 1, TRACE.started.prompt, *map(str, VIDEOS), labels)
         (tmp_path / RESULTS).write_bytes(to_line(result_of(pair, TRACE, "traces/id.json")))
         assert len(kept(tmp_path)[0]) == passed
-
-
-def test_labels_outside_the_scope_are_learnt_where_a_person_says_so(tmp_path: Path) -> None:
-    shutil.copytree(EXAMPLE, tmp_path / "run")
-    outside = replace(TRACE, finished=replace(TRACE.finished, verdict=None, outside_scope=True))
-    for said, why in (
-        (None, "no label of the pair is known"),
-        (OTHER, "a label is not the known one"),
-        (LABELS, ""),
-    ):
-        vote = said and Vote(datetime(2026, 1, 1, tzinfo=UTC), said)
-        (tmp_path / "run" / "trace.json").write_bytes(to_json(replace(outside, vote=vote)))
-        rollouts, told = kept(tmp_path)
-        assert [rollout.run.whole_answer for rollout in rollouts] == ([] if why else [LABELS])
-        assert why in told
 
 
 def test_a_teachers_folder_says_which_pairs_it_was_given(tmp_path: Path) -> None:

@@ -264,12 +264,3 @@ def test_a_teachers_folder_may_move(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     deep.mkdir(parents=True)
     monkeypatch.chdir(deep)
     assert taught_pairs(str(out)) == str(ROOT / table)
-    head, rest = (out / OUTCOMES).read_text("utf-8").split("\n", 1)
-    earlier = json.dumps(json.loads(head) | {"data": table})  # as it was typed
-    (out / OUTCOMES).write_text(f"{earlier}\n{rest}", "utf-8")
-    monkeypatch.chdir(ROOT)
-    assert call(*asked)[0] == 0
-    monkeypatch.chdir(deep)
-    said = f"The runs in {out} are of the pairs in {table}, and .* where the teacher was started"
-    with pytest.raises(BadInput, match=said):
-        taught_pairs(str(out))
