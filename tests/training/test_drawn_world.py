@@ -14,6 +14,7 @@ import cv2
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
+from PIL import Image
 
 from tests.support.blank_frames import frames
 from vrthinker_core.backends.built_in import NANO
@@ -105,14 +106,14 @@ GOLDEN = Path(__file__).with_name("scenes.txt")
 
 
 def thumbnails() -> Iterator[tuple[str, Pixels]]:
-    """Labels and prompts of some pairs, and frames in the middle of faults, in 4 x 4 pixels."""
+    """Labels and prompts of some pairs, and frames near the beginning of faults, in 4 x 4 pixels."""
     pairs = {"simple": (SIMPLE, 6), "full": (FULL, 24)}
     for name, (world, count) in pairs.items():
         for seed in range(count):
             pair = draw_pair(seed, world)
             for side, scene in pair.scenes.items():
                 fault = scene.picture_fault or scene.motion_fault
-                index = fault.window[len(fault.window) // 2] if fault else FRAMES // 2
+                index = fault.window[:3][-1] if fault else FRAMES // 2
                 frame = SceneRenderer(scene, SIZE, codec_noise=pair.codec_noise).frame(index)
                 small = cv2.resize(frame, (4, 4), interpolation=cv2.INTER_AREA)
                 labels = ", ".join(f"{each}={label}" for each, label in pair.verdict.labels.items())
@@ -193,14 +194,25 @@ def test_a_judge_is_shown_the_worn_frames_of_its_pair() -> None:
     assert {len(frame.rgb) for frame in frames} == {3 * SIZE * SIZE}
 
 
-def test_a_folder_without_photographs_is_refused(tmp_path: Path) -> None:
-    options = replace(PLACES, photos=tmp_path)
-    with pytest.raises(BadInput, match="no picture"):
-        [draw_pair(seed, options) for seed in range(5)]
-    (tmp_path / "torn.jpg").write_bytes(b"torn")
-    anew = replace(options, photos=tmp_path / ".")
-    with pytest.raises(BadInput, match=r"no picture|torn\.jpg"):
-        [SceneRenderer(draw_pair(seed, anew).first, SIZE) for seed in range(5)]
+def test_photographs_of_a_folder_are_places_and_a_folder_without_any_is_refused(
+    tmp_path: Path,
+) -> None:
+    folder, torn, empty = (tmp_path / name for name in ("photos", "torn", "empty"))
+    for path in (folder, torn, empty):
+        path.mkdir()
+    Image.new("RGB", (80, 60), (10, 20, 30)).save(folder / "dark.png")
+    (torn / "torn.jpg").write_bytes(b"torn")
+
+    def place(photos: Path) -> Pixels:
+        scene = draw_pair(0, replace(PLACES, photos=photos)).first
+        return SceneRenderer(replace(scene, picture_fault=None), SIZE).frame(5)
+
+    shown = place(folder)
+    assert shown.std(axis=(0, 1)).max() < 1, "it has one colour, as no cloud has"
+    assert 60 < shown.mean() < 190, "and is brighter"
+    for photos, said in ((empty, "no picture"), (torn, r"torn\.jpg")):
+        with pytest.raises(BadInput, match=said):
+            place(photos)
 
 
 @pytest.mark.parametrize(
