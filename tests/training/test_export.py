@@ -124,7 +124,6 @@ def test_a_video_that_is_gone_or_another_is_named_without_a_path(tmp_path: Path)
             "TA=2, VQ=2, MQ=0, OA=1",
         ),
     ],
-    ids=["ties and what was not said", "no preference", "a person's label first"],
 )
 def test_each_kind_of_rows_tells_what_is_known(
     trace: Trace, preferred: str, answer: str, tmp_path: Path
@@ -392,7 +391,6 @@ def seen(message: Message) -> list[object]:
         (CONCAT, "concat", Settings(window=1, preset="clean", opening="card")),
         (["what?", ANSWER], "paired", Settings()),
     ],
-    ids=["paired", "window", "told to answer", "concat", "concat window", "asked again"],
 )
 def test_prompts_are_what_was_sent(
     tmp_path: Path, replies: list[str], protocol: ProtocolName, settings: Settings

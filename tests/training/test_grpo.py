@@ -17,8 +17,13 @@ import torch
 import vrthinker_core
 from tests.support.drawn_rollouts import DrawnPairs, look, right_and_wrong
 from tests.support.waiting import until
-from tests.training.forks import FORKS
-from tests.training.random_judges import VOCABULARIES, moved_weights, random_judge, taught_judge
+from tests.training.random_judges import (
+    FORKS,
+    VOCABULARIES,
+    moved_weights,
+    random_judge,
+    taught_judge,
+)
 from tests.training.test_environment import unreadable
 from vrthinker_core.backends import open_backend
 from vrthinker_core.backends.built_in import NANO

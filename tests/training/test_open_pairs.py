@@ -296,10 +296,9 @@ def test_labels_of_an_evaluated_data_set_count_before_the_judges(tmp_path: Path)
     (tmp_path / TRACES).mkdir()
     shutil.copy(EXAMPLE / "trace.json", tmp_path / TRACES / "id.json")
     (tmp_path / "run.json").touch()
-    for labels, passed in ((OTHER, 0), (LABELS, 1)):
-        pair = EvaluationPair("id", 1, TRACE.started.prompt, *map(str, VIDEOS), labels)
-        (tmp_path / RESULTS).write_bytes(to_line(result_of(pair, TRACE, "traces/id.json")))
-        assert len(kept(tmp_path)[0]) == passed
+    pair = EvaluationPair("id", 1, TRACE.started.prompt, *map(str, VIDEOS), OTHER)
+    (tmp_path / RESULTS).write_bytes(to_line(result_of(pair, TRACE, "traces/id.json")))
+    assert kept(tmp_path)[0] == []
 
 
 def test_a_teachers_folder_says_which_pairs_it_was_given(tmp_path: Path) -> None:

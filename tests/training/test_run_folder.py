@@ -54,25 +54,18 @@ def files(folder: Path) -> list[tuple[str, bytes]]:
     return sorted((path.name, path.read_bytes()) for path in folder.iterdir() if path.is_file())
 
 
-def test_a_new_folder_says_what_it_is(tmp_path: Path) -> None:
-    out = tmp_path / "deep" / "run"
-    with open_run_folder(out, RUN, CONFIG, resume=True) as folder:
-        curves = folder.state.curves
-        assert folder.state == replace(RUN, starts=1, curves=curves)
-    with open_run_folder(out, RUN, CONFIG, resume=True) as folder:
-        assert folder.state == replace(RUN, starts=2, seconds=folder.state.seconds, curves=curves)
-
-
-def test_no_other_run_has_its_curves_and_it_keeps_them(tmp_path: Path) -> None:
-    names = set()
-    for out in (tmp_path / "a" / "run", tmp_path / "b" / "run"):
-        for _ in range(2):
-            shutil.rmtree(out, ignore_errors=True)
-            begin(out)
-            names.add(read_state(out).curves)
-        with open_run_folder(out, RUN, CONFIG, resume=True) as folder:
-            assert folder.state.curves in names
-    assert len(names) == 4
+def test_a_new_folder_says_what_it_is_and_no_other_run_has_its_curves(tmp_path: Path) -> None:
+    names = []
+    for folder in ("a", "b", "a"):
+        out = tmp_path / folder / "run"
+        shutil.rmtree(out, ignore_errors=True)
+        begin(out)
+        names.append(read_state(out).curves)
+        assert replace(read_state(out), seconds=0) == replace(RUN, starts=1, curves=names[-1])
+        with open_run_folder(out, RUN, CONFIG, resume=True) as again:
+            state = replace(again.state, seconds=0)
+            assert state == replace(RUN, starts=2, curves=names[-1])
+    assert len(set(names)) == 3
 
 
 def test_all_starts_count_until_the_run_is_done(tmp_path: Path) -> None:

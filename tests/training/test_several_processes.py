@@ -20,8 +20,7 @@ from transformers import Qwen2_5_VLForConditionalGeneration
 from tests.support.drawn_rollouts import DrawnPairs, answer, look, scripted_rollout
 from tests.support.slow import slow
 from tests.test_cli import call
-from tests.training.forks import FORKS
-from tests.training.random_judges import random_judge, weights
+from tests.training.random_judges import FORKS, random_judge, weights
 from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.checkpoint import open_checkpoint
 from vrthinker_core.backends.transformers_local import TransformersBackend

@@ -19,8 +19,7 @@ from safetensors import SafetensorError
 from tests.support.drawn_rollouts import DrawnPairs, answer, look, scripted_rollout
 from tests.support.slow import slow
 from tests.support.waiting import PATIENCE_S
-from tests.training.forks import FORKS
-from tests.training.random_judges import moved_weights, random_judge, weights
+from tests.training.random_judges import FORKS, moved_weights, random_judge, weights
 from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.factory import open_backend
 from vrthinker_core.backends.transformers_local import TransformersBackend

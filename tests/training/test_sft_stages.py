@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -44,7 +45,6 @@ from vrthinker_core.training.pipeline import (
 )
 from vrthinker_core.training.rollouts import LabelledPair
 from vrthinker_core.training.run_folder import (
-    RunFolder,
     TimeBudget,
     TrainedStage,
     TrainingRun,
@@ -52,7 +52,7 @@ from vrthinker_core.training.run_folder import (
     open_run_folder,
 )
 from vrthinker_core.training.sft import sft_arguments
-from vrthinker_core.training.sft_data import SftData, open_ready_runs
+from vrthinker_core.training.sft_data import open_ready_runs
 from vrthinker_core.training.teacher import BackendOfPair, TeacherJob, run_teacher
 from vrthinker_core.types import Preference, Settings, Verdict
 from vrthinker_core.ui.runs_tab import TraceFiles
@@ -66,8 +66,6 @@ SURE = (
     "settings.max_new_tokens=512 settings.max_turns=1 rejection.samples=1 rejection.temperature=0.1"
 )
 CONFIG = changed_config(preset_config("nano"), FEW.split())
-
-
 Learn = Callable[..., Path | None]
 
 
@@ -94,17 +92,13 @@ def learn(tiny: Path) -> Learn:
     return learn_stage
 
 
-def taught(folder: Path, runs: int) -> SftData | None:
-    list(run_teacher(PAIRS, range(runs), SCRIPTED, TeacherJob("s", "drawn:3"), folder))
-    return open_ready_runs(str(folder))
-
-
 def test_a_teachers_folder_is_learnt_from_but_for_held_out_pairs(
     learn: Learn, tmp_path: Path
 ) -> None:
     said: list[str] = []
     pairs = Split(PAIRS, numbers=(0, 1, 2))
-    data = TrainingData("taught", pairs, ready=taught(tmp_path / "taught", 3))
+    list(run_teacher(PAIRS, range(3), SCRIPTED, TeacherJob("s", "drawn:3"), tmp_path / "taught"))
+    data = TrainingData("taught", pairs, ready=open_ready_runs(str(tmp_path / "taught")))
     config = changed_config(CONFIG, ["cold_start.traces=4"])
     made = learn(tmp_path / "run", data, TimeBudget(say=said.append), config=config)
     assert made == tmp_path / "run" / "checkpoint"
@@ -176,17 +170,10 @@ def test_a_model_learns_the_protocols_that_it_names_or_where_it_names_none_those
 def test_in_half_a_minute_there_is_no_gate_and_no_further_stage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def trained(
-        stage: str,
-        _: str,
-        data: TrainingData,
-        config: TrainConfig,
-        folder: RunFolder,
-        __: TimeBudget,
-    ) -> Path:
-        with new_checkpoint(folder) as made:
+    def trained(stage: str, *given: Any) -> Path:
+        with new_checkpoint(given[3]) as made:
             (made / stage).touch()
-        return folder.result
+        return given[3].result
 
     said: list[str] = []
     monkeypatch.setattr("vrthinker_core.training.pipeline.train_stage", trained)
