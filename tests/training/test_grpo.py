@@ -216,7 +216,8 @@ def test_who_stops_it_finds_a_checkpoint(unsure: Path, tokens: int, tmp_path: Pa
 
 def test_a_reply_that_is_cut_ends_the_rollout(unsure: Path, tmp_path: Path) -> None:
     told: list[Group] = []
-    config = changed_config(CONFIG, ["settings.max_new_tokens=8", "grpo.trl.tokens=400"])
+    changes = ["settings.max_new_tokens=8", "grpo.trl.tokens=400", "grpo.samples=2"]
+    config = changed_config(CONFIG, changes)
     train_grpo(PAIRS, unsure, config, tmp_path, lambda _, groups: told.extend(groups))
     for rollout, reward in told[0].rewarded:
         (turn,) = rollout.run.turns
