@@ -15,7 +15,6 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.protocols import Concat, Paired, frame_facts, make_protocol, with_defaults
 from vrthinker_core.protocols.frame_facts import MOTIONS, read_frame_facts
 from vrthinker_core.types import (
-    FrameRef,
     FrameSelection,
     Problem,
     ProblemKind,
@@ -30,10 +29,8 @@ PAIRED = Paired()
 
 
 def test_the_opening_is_eight_images_video_1_first_and_then_the_question() -> None:
-    slots = (16, 48, 80, 112)
-    assert PAIRED.opening_refs == tuple(
-        FrameRef(slot, side) for side in (Side.FIRST, Side.SECOND) for slot in slots
-    )
+    slots = [(16, 1), (48, 1), (80, 1), (112, 1), (16, 2), (48, 2), (80, 2), (112, 2)]
+    assert [(ref.slot, int(ref.side)) for ref in PAIRED.opening_refs] == slots
     system, user = PAIRED.opening_messages("A ball.", frames(PAIRED.opening_refs))
     assert (system.role, user.role) == ("system", "user")
     assert [type(part) for part in user.parts] == [Image] * 8 + [Text]
@@ -41,12 +38,8 @@ def test_the_opening_is_eight_images_video_1_first_and_then_the_question() -> No
 
 
 def test_an_index_means_that_frame_of_both_videos() -> None:
-    assert PAIRED.frame_refs([60, 3]) == (
-        FrameRef(60, Side.FIRST),
-        FrameRef(60, Side.SECOND),
-        FrameRef(3, Side.FIRST),
-        FrameRef(3, Side.SECOND),
-    )
+    refs = [(ref.slot, int(ref.side)) for ref in PAIRED.frame_refs([60, 3])]
+    assert refs == [(60, 1), (60, 2), (3, 1), (3, 2)]
     assert {PAIRED.frame_number(ref) for ref in PAIRED.frame_refs([60])} == {"60"}
     assert PAIRED.grid == Grid(128, "floor")
 
@@ -55,13 +48,8 @@ def test_a_tool_result_is_images_and_then_the_published_sentence() -> None:
     message = PAIRED.tool_result([10, 30], frames(PAIRED.frame_refs([10, 30])))
     assert message.role == "user"
     assert [type(part) for part in message.parts] == [Image] * 4 + [Text]
-    assert (
-        message.text
-        == "<tool_response>Retrieved 2 frame pairs ([10, 30]) symmetrically from both videos.</tool_response>"
-    )
-
-
-def test_half_a_pair_is_an_error() -> None:
+    said = "Retrieved 2 frame pairs ([10, 30]) symmetrically from both videos."
+    assert message.text == f"<tool_response>{said}</tool_response>"
     with pytest.raises(ValueError, match="2 indices are 4 frames"):
         PAIRED.tool_result([10, 30], frames(PAIRED.frame_refs([10, 30]))[:3])
 
@@ -87,14 +75,10 @@ def test_messages_without_frames_are_tool_responses() -> None:
 
 
 def test_a_retry_message_names_the_worst_problem_and_the_accepted_forms() -> None:
-    minor, problem = (
-        Problem(ProblemKind.REPAIRED, "A remark."),
-        Problem(ProblemKind.BAD_JSON, "The call is broken."),
-    )
-    for protocol, answers in (
-        (PAIRED, ["<Answer>"]),
-        (Concat(), ["<final answer>", "<recommend answer>"]),
-    ):
+    minor = Problem(ProblemKind.REPAIRED, "A remark.")
+    problem = Problem(ProblemKind.BAD_JSON, "The call is broken.")
+    forms = ((PAIRED, ["<Answer>"]), (Concat(), ["<final answer>", "<recommend answer>"]))
+    for protocol, answers in forms:
         text = protocol.retry_message((minor, problem)).text
         assert all(part in text for part in ("The call is broken.", "<tool_call>", *answers))
         assert "A remark." not in text
@@ -110,14 +94,6 @@ def test_the_redirect_holds_the_beginnings_of_a_call_and_of_an_answer(name: Prot
     call, answer = protocol.redirect
     assert protocol.parse(f"{answer}TA=1, VQ=1, MQ=0, OA=1").kind == "answer"
     assert protocol.parse(f'{call}{{"frame_indices": [1]}}').kind == "tool"
-
-
-@pytest.mark.parametrize("name", PROTOCOLS)
-def test_a_lower_limit_per_call_is_kept_and_named_to_the_judge(name: ProtocolName) -> None:
-    protocol = make_protocol(Settings(frames_per_call=2), name)
-    wants = protocol.parse("<tool_call>[1, 2, 3]</tool_call>").wants
-    assert (wants.indices, wants.truncated) == ((1, 2), True)
-    assert "1 to 2 of" in protocol.retry_message(()).text
 
 
 @pytest.mark.parametrize(
@@ -145,6 +121,10 @@ def test_frames_per_call_may_not_exceed_the_limit_of_the_protocol(
     protocol: ProtocolName, most: int
 ) -> None:
     assert make_protocol(Settings(frames_per_call=most), protocol).frames_per_call == most
+    lower = make_protocol(Settings(frames_per_call=2), protocol)
+    wants = lower.parse("<tool_call>[1, 2, 3]</tool_call>").wants
+    assert (wants.indices, wants.truncated) == ((1, 2), True)
+    assert "1 to 2 of" in lower.retry_message(()).text, "it is named to the judge"
     for wrong in (0, -1, most + 1):
         with pytest.raises(BadInput, match=f"between 1 and {8 if wrong == 9 else 12}; it is"):
             make_protocol(Settings(frames_per_call=wrong), protocol)
@@ -152,9 +132,8 @@ def test_frames_per_call_may_not_exceed_the_limit_of_the_protocol(
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_protocol_says_how_the_open_points_were_decided(protocol: ProtocolName) -> None:
-    rules = " ".join(
-        make_protocol(Settings(opening="card", fit="letterbox", total=64), protocol).rules
-    )
+    settings = Settings(opening="card", fit="letterbox", total=64)
+    rules = " ".join(make_protocol(settings, protocol).rules)
     assert ("letterboxed" in rules) is (protocol == "paired")
     assert ("1 to 32" in rules) is (protocol == "concat")
     assert "First frames" in rules
@@ -178,8 +157,6 @@ def test_every_frame_is_read_as_it_was_noted(protocol: ProtocolName) -> None:
     worlds = (FULL, replace(FULL, no_thing=1.0))
     for seed, world in product(range(8), worlds):
         for text, _, evidence in play_teacher(draw_pair(seed, world), prompts):
-            assert "nothing to follow" not in text, "without a thing the light is followed"
-            assert world is FULL or "% and at " in text, "the bright and the dark"
             snapshot = prompts.parse(text).snapshot
             read = read_frame_facts(snapshot)
             assert [video.side for video in read] == list(Side)
@@ -191,17 +168,12 @@ def test_every_frame_is_read_as_it_was_noted(protocol: ProtocolName) -> None:
 
 
 def test_a_snapshot_that_holds_anything_else_is_no_table() -> None:
-    whole = "Video 1 shows a red ball moving right: #16 at 36%,28% clear; so far clear, moves smoothly.\n"
+    whole = (
+        "The frames.\nVideo 2 shows a red ball moving right: #16 at 36%,28% clear; so far clear, "
+        "moves smoothly."
+    )
     assert read_frame_facts(whole)
     assert not read_frame_facts(whole.replace("; so far", "; and a cat; so far"))
     assert not read_frame_facts(whole.replace("clear;", "splendid;"))
-
-
-def test_no_video_is_left_out_of_the_table() -> None:
-    readable = "Video 2 shows a real scene and its light: #49 at 1%,1% clear; so far clear, moves smoothly."
-    assert read_frame_facts(f"The frames.\n{readable}")
-    for other in (
-        "Video 1 shows a green ring and at 48%,71% clear; so far clear.",
-        "Video 1 is dark.",
-    ):
-        assert not read_frame_facts(f"{other}\n{readable}")
+    for other in ("shows a green ring and at 48%,71% clear; so far clear.", "is dark."):
+        assert not read_frame_facts(f"Video 1 {other}\n{whole}"), "no video is left out"

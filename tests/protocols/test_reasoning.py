@@ -12,6 +12,7 @@ from vrthinker_core.types import Dimension, ProblemKind, Reply
 PAIRED, CONCAT = Paired(), Concat()
 PROTOCOLS = pytest.mark.parametrize("protocol", [PAIRED, CONCAT], ids=["paired", "concat"])
 ONE, TWO = "TA=1, MQ=1, VQ=1, OA=1", "TA=2, MQ=2, VQ=2, OA=2"
+QUOTED = f"say <Answer>{ONE}</Answer>"
 OWN = "<Snapshot>s</Snapshot><Think>t</Think>"
 
 
@@ -112,19 +113,10 @@ def test_a_closing_tag_that_nothing_follows_is_a_slip_behind_an_action(
     ("text", "think"),
     [
         (f"I close with </Think>, then <Answer>{ONE}</Answer>.\n</think>{PAIRED.call([64])}", None),
-        (
-            f"<Think>I close with </Think>, then <Answer>{ONE}</Answer>.</Think>{PAIRED.call([64])}",
-            None,
-        ),
-        (
-            f"<Snapshot>s</Snapshot>I say <Answer>{ONE}</Answer>?</Think>{PAIRED.call([64])}",
-            f"I say <Answer>{ONE}</Answer>?",
-        ),
+        (f"<Think>I close with </Think>, <Answer>{ONE}</Answer>.</Think>{PAIRED.call([64])}", None),
+        (f"<Snapshot>s</Snapshot>I {QUOTED}?</Think>{PAIRED.call([64])}", f"I {QUOTED}?"),
         (f"<Think><Think>t</Think></Think>{PAIRED.call([64])}", "<Think>t"),
-        (
-            '<Think>t</Think><tool_call>{"frame_indices": [64], "why": "</think> x"}</tool_call>',
-            "t",
-        ),
+        ('<Think>t</Think><tool_call>{"frame_indices": [64], "why": "</think>"}</tool_call>', "t"),
         ('<tool_call>{"frame_indices": [64], "why": "<Answer>q</Answer> </think> x"}', ""),
         (f"<Snapshot>A sign: </think>[/THINK]</Snapshot>{PAIRED.call([64])}", ""),
     ],
@@ -150,9 +142,8 @@ def test_only_a_turn_of_somebody_else_is_invented(invented: str, kept: str | Non
     own = f"<|channel>thought\n<Answer>{ONE}</Answer><channel|>{PAIRED.call([64])}"
     reply = PAIRED.parse(f"{own}{invented}<Answer>{TWO}</Answer>")
     assert reply.text == (own if kept is not None else f"{own}{invented}<Answer>{TWO}</Answer>")
-    assert (ProblemKind.INVENTED in [problem.kind for problem in reply.problems]) is (
-        kept is not None
-    )
+    found = [problem.kind for problem in reply.problems]
+    assert (ProblemKind.INVENTED in found) is (kept is not None)
     assert reply.kind == ("tool" if kept is not None else "answer")
 
 

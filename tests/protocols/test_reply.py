@@ -65,12 +65,7 @@ def test_the_kept_text_is_read_the_same_again(text: str, protocol: PromptProtoco
         assert getattr(again, part) == getattr(first, part)
 
 
-@given(
-    VERDICT,
-    st.booleans(),
-    st.sampled_from([None, 1, 2, 3, 4, 5]),
-    st.sampled_from([PAIRED, CONCAT]),
-)
+@given(VERDICT, st.booleans(), st.none() | st.integers(1, 5), st.sampled_from([PAIRED, CONCAT]))
 def test_a_rendered_answer_is_read_back(
     verdict: Verdict, final: bool, confidence: int | None, protocol: PromptProtocol
 ) -> None:
@@ -158,6 +153,7 @@ def test_a_call_beside_a_complete_answer_is_recorded_as_ignored() -> None:
         (f'{CALL}<tool_call>{{"frame_indices": [1, 12', "tool", "tool"),
         ("<Answer>TA=1, MQ=0, VQ=1, OA=", "invalid", "invalid"),
         (f"<Answer>{WHOLE}</Ans", "answer", "answer"),
+        ("<tool_call>{'frame_indices': [7]}<|im_end|>", "tool", "tool"),
     ],
 )
 def test_what_a_cut_by_the_token_limit_changes(text: str, stopped: str, cut: str) -> None:
@@ -168,10 +164,6 @@ def test_what_a_cut_by_the_token_limit_changes(text: str, stopped: str, cut: str
         assert kinds(reply)[0] is ProblemKind.TRUNCATED
 
 
-def test_a_cut_behind_invented_text_does_not_count() -> None:
-    assert PAIRED.parse("<tool_call>{'frame_indices': [7]}<|im_end|>", cut=True).kind == "tool"
-
-
 def test_without_a_usable_answer_the_labels_that_were_readable_are_kept() -> None:
     reply = PAIRED.parse("<recommend answer>TA=1</recommend answer><Answer></Answer>")
     assert (reply.verdict, reply.final) == (Verdict(TA=Preference.FIRST), False)
@@ -180,10 +172,8 @@ def test_without_a_usable_answer_the_labels_that_were_readable_are_kept() -> Non
 
 
 def test_an_answer_that_was_complete_before_the_cut_is_not_truncated() -> None:
-    assert (
-        kinds(PAIRED.parse("<Answer>TA=3, MQ=0, VQ=1, OA=1</Answer> and", cut=True))[0]
-        is ProblemKind.BAD_VALUE
-    )
+    reply = PAIRED.parse("<Answer>TA=3, MQ=0, VQ=1, OA=1</Answer> and", cut=True)
+    assert kinds(reply)[0] is ProblemKind.BAD_VALUE
 
 
 @pytest.mark.parametrize(
@@ -214,22 +204,16 @@ def test_a_cut_keeps_no_invisible_character_that_stood_beside_it() -> None:
     assert (reply.text, kinds(reply)) == (f"\u200b{CALL}", [ProblemKind.INVENTED])
 
 
-def test_a_reply_with_nothing_before_the_invention_is_empty() -> None:
-    assert kinds(PAIRED.parse(f"<|im_start|>assistant<Answer>{WHOLE}</Answer>")) == [
-        ProblemKind.EMPTY,
-        ProblemKind.INVENTED,
-    ]
-
-
-@pytest.mark.parametrize("text", ["", " \n", "\ufeff\u200b\x00"])
-def test_nothing_visible_is_empty(text: str) -> None:
-    assert kinds(PAIRED.parse(text)) == [ProblemKind.EMPTY]
+@pytest.mark.parametrize("text", ["", " \n", "\ufeff\u200b\x00", f"<|im_start|>assistant{CALL}"])
+def test_nothing_visible_or_all_invented_is_empty(text: str) -> None:
+    assert kinds(PAIRED.parse(text)) == [ProblemKind.EMPTY] + [ProblemKind.INVENTED] * (
+        CALL in text
+    )
 
 
 def test_reasoning_is_quoted_as_written() -> None:
-    reply = PAIRED.parse(
-        "<Synthesis> Ｖ1 is “A” </Synthesis><Think>one</Think><Think>two </Think>" + CALL
-    )
+    noted = "<Synthesis> Ｖ1 is “A” </Synthesis><Think>one</Think><Think>two </Think>"
+    reply = PAIRED.parse(noted + CALL)
     assert (reply.snapshot, reply.think) == ("Ｖ1 is “A”", "one\ntwo")
 
 
@@ -264,9 +248,8 @@ def test_an_answer_in_a_call_without_its_closing_tag_is_a_quotation(text: str) -
 def test_labels_behind_a_call_inside_an_answer_count() -> None:
     reply = PAIRED.parse(f"<Answer>{CALL}{WHOLE}</Answer>")
     assert (reply.kind, kinds(reply)) == ("answer", [ProblemKind.IGNORED_CALL])
-    assert PAIRED.parse(f"<Answer>{CALL}Perhaps {WHOLE}").kind == "tool", (
-        "nothing says that it is still the answer"
-    )
+    left_open = PAIRED.parse(f"<Answer>{CALL}Perhaps {WHOLE}")
+    assert left_open.kind == "tool", "nothing says that it is still the answer"
 
 
 def test_reasoning_inside_a_call_is_left_out() -> None:

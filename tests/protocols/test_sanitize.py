@@ -52,22 +52,6 @@ def test_ordinary_text_is_unchanged_or_still_readable(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "A cat runs.",
-        "a < b and c > d",
-        "<b>bold</b>",
-        "👨‍👩‍👧 می‌خواهم",
-        "tool_call",
-        "|x|",
-        "answer: 2",
-    ],
-)
-def test_ordinary_text_is_not_reported_as_changed(text: str) -> None:
-    assert sanitize_prompt(text) == (text, False, False)
-
-
-@pytest.mark.parametrize(
     ("text", "safe", "quoted", "removed"),
     [
         ("A <|im_end|> ball", "A ‹|im_end|› ball", True, False),
@@ -78,6 +62,10 @@ def test_ordinary_text_is_not_reported_as_changed(text: str) -> None:
         ("half \ud83d", "half \ufffd", False, True),
         ("\ufeff<Think>", "‹Think›", True, True),
         ("a\r\nb\rc", "a\nb\nc", False, False),
+        ("a < b and c > d", "a < b and c > d", False, False),
+        ("<b>bold</b> |x|", "<b>bold</b> |x|", False, False),
+        ("👨‍👩‍👧 می‌خواهم", "👨‍👩‍👧 می‌خواهم", False, False),
+        ("tool_call answer: 2", "tool_call answer: 2", False, False),
     ],
 )
 def test_it_is_said_whether_tags_were_quoted_or_characters_removed(

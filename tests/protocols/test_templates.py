@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from pathlib import Path
 
 import pytest
@@ -12,17 +11,11 @@ from vrthinker_core.protocols import Concat, Paired, PromptProtocol
 from vrthinker_core.protocols.base import prompt_text
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-SEEDS = Path(__file__).parents[3] / "shared" / "seeds"
 PROMPTS = {
     "concat": "A cinematic shot of a waterfall in a lush forest.",
     "paired": "A robot rides a unicorn across a rainbow bridge.",
 }
 PROTOCOLS: dict[str, PromptProtocol] = {"concat": Concat(), "paired": Paired()}
-MANGLED_DASH, DASH = "\u0e42", "—"
-
-with_seeds = pytest.mark.skipif(
-    not SEEDS.is_dir(), reason="the cards are not part of the repository"
-)
 
 
 def golden(name: str) -> str:
@@ -37,58 +30,18 @@ def sent(protocol: str, prompt: str) -> tuple[str, str]:
     return system.text, user.text
 
 
-def seed(start: str) -> str:
-    (path,) = SEEDS.glob(f"{start}_*.txt")
-    return path.read_bytes().decode("utf-8")
-
-
-def concat_card() -> tuple[str, str]:
-    """(system, user) as the snippet on the card builds them."""
-    text = seed("000")
-    module = ast.parse(text[text.index("import json") : text.index("\nCitation")])
-    wanted = ("prompt_for_videos", "dim_name", "dim_explain", "N", "prompt_text", "sys_prompt")
-    names: dict[str, object] = {}
-    for statement in module.body:
-        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]).strip(
-            "("
-        ).startswith(wanted):
-            exec(compile(ast.Module([statement], []), "<card>", "exec"), {}, names)
-    return str(names["sys_prompt"]), str(names["prompt_text"])
-
-
-def paired_card() -> tuple[str, str]:
-    text = seed("001")
-    system = text.split('SYSTEM_PROMPT = """', 1)[1].split('"""', 1)[0]
-    user = text.split("user_text = ", 1)[1].split("\nmessages = ", 1)[0]
-    code = compile(ast.parse(user.strip(), mode="eval"), "<card>", "eval")
-    return system.replace(MANGLED_DASH, DASH), str(eval(code, {}, {"prompt": PROMPTS["paired"]}))
-
-
 @pytest.mark.parametrize("protocol", ["concat", "paired"])
 def test_prompts_are_the_golden_ones(protocol: str) -> None:
-    assert sent(protocol, PROMPTS[protocol]) == (
-        golden(f"{protocol}_system"),
-        golden(f"{protocol}_user"),
-    )
-
-
-@with_seeds
-def test_golden_prompts_are_those_of_the_cards() -> None:
-    assert concat_card() == (golden("concat_system"), golden("concat_user"))
-    assert paired_card() == (golden("paired_system"), golden("paired_user"))
+    system, user = golden(f"{protocol}_system"), golden(f"{protocol}_user")
+    assert sent(protocol, PROMPTS[protocol]) == (system, user)
 
 
 def test_the_clean_preset_corrects_four_faults_and_nothing_else() -> None:
     refs = frames(Concat().opening_refs)
-    card, clean = (
-        Concat(preset).opening_messages("p", refs)[1].text for preset in ("card", "clean")
-    )
-    changed = [
-        pair
-        for pair in zip(card.splitlines(), clean.splitlines(), strict=True)
-        if pair[0] != pair[1]
-    ]
-    assert len(changed) == 3, "the two faults of the numbers stand in one line"
+    opened = (Concat(preset).opening_messages("p", refs)[1] for preset in ("card", "clean"))
+    card, clean = (message.text for message in opened)
+    lines = zip(card.splitlines(), clean.splitlines(), strict=True)
+    assert sum(one != other for one, other in lines) == 3, "two faults stand in one line"
     assert "48.0" in card
     assert "48.0" not in clean
     assert "sampled from 48 actual frames of Video 2." in clean

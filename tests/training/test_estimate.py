@@ -23,14 +23,11 @@ SHAPE = model_shape()
 RECIPES = sorted((Path(room.__file__).parent / "recipes").glob("*.yaml"))
 
 
-def test_the_7b_is_counted_as_its_maker_counts_it() -> None:
-    assert SHAPE.weights == pytest.approx(8.29e9, rel=0.005)
-    assert (SHAPE.layers, SHAPE.kv) == (28, 1024)
-
-
-def test_a_checkpoint_is_counted_from_its_configuration() -> None:
+def test_weights_are_counted_from_a_configuration() -> None:
     from safetensors.torch import load_file
 
+    assert SHAPE.weights == pytest.approx(8.29e9, rel=0.005), "as the 7B's maker counts"
+    assert (SHAPE.layers, SHAPE.kv) == (28, 1024)
     shards = [load_file(path) for path in NANO.glob("*.safetensors")]
     stored = sum(value.numel() for shard in shards for value in shard.values())
     assert model_shape(NANO).weights == stored == 7_671_296
@@ -76,11 +73,6 @@ def planned(*changes: str) -> TrainingEstimate:
     return estimate(SHAPE, config_plan("grpo", changed_config(preset_config("7b"), changes), 8))
 
 
-def test_a_share_too_small_for_the_weights_and_one_conversation_does_not_fit() -> None:
-    for change in ("grpo.trl.vllm_memory=0.2", f"grpo.trl.tokens={16_384 + 100_000}"):
-        assert "raise grpo.trl.vllm_memory" in planned("grpo.trl.vllm=colocate", change).verdict
-
-
 def test_without_vllm_a_gpu_generates_all_its_rollouts_of_a_step_at_once() -> None:
     alone, fewer = planned("grpo.trl.lora=64"), planned("grpo.trl.lora=64", "grpo.pairs=8")
     caches = [dict(each.memory)["KV cache of rollouts"] for each in (alone, fewer)]
@@ -89,6 +81,9 @@ def test_without_vllm_a_gpu_generates_all_its_rollouts_of_a_step_at_once() -> No
     assert "set grpo.trl.vllm, or take more GPUs or fewer grpo.pairs" in alone.verdict
     assert fewer.verdict == "fits"
     assert planned("grpo.trl.lora=64", "grpo.trl.vllm=colocate").verdict == "fits"
+    for change in ("grpo.trl.vllm_memory=0.2", f"grpo.trl.tokens={16_384 + 100_000}"):
+        small = planned("grpo.trl.vllm=colocate", change)
+        assert "raise grpo.trl.vllm_memory" in small.verdict, "no room for weights and conversation"
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)

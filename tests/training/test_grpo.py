@@ -17,8 +17,13 @@ import torch
 import vrthinker_core
 from tests.support.drawn_rollouts import DrawnPairs, look, right_and_wrong
 from tests.support.waiting import until
-from tests.training.forks import FORKS
-from tests.training.random_judges import VOCABULARIES, moved_weights, random_judge, taught_judge
+from tests.training.random_judges import (
+    FORKS,
+    VOCABULARIES,
+    moved_weights,
+    random_judge,
+    taught_judge,
+)
 from tests.training.test_environment import unreadable
 from vrthinker_core.backends import open_backend
 from vrthinker_core.backends.built_in import NANO
@@ -207,13 +212,12 @@ def test_who_stops_it_finds_a_checkpoint(unsure: Path, tokens: int, tmp_path: Pa
     kept = (tmp_path / "checkpoints/trainer").glob("checkpoint-*")
     assert [path.name for path in kept] == ["checkpoint-1"]
     assert not (tmp_path / "checkpoint").exists()
-    assert run(unsure, tokens, tmp_path) == tmp_path / "checkpoint", "it may end sooner"
-    assert [one.step for one in read_metrics(tmp_path)] == [1, 2]
 
 
 def test_a_reply_that_is_cut_ends_the_rollout(unsure: Path, tmp_path: Path) -> None:
     told: list[Group] = []
-    config = changed_config(CONFIG, ["settings.max_new_tokens=8", "grpo.trl.tokens=400"])
+    changes = ["settings.max_new_tokens=8", "grpo.trl.tokens=400", "grpo.samples=2"]
+    config = changed_config(CONFIG, changes)
     train_grpo(PAIRS, unsure, config, tmp_path, lambda _, groups: told.extend(groups))
     for rollout, reward in told[0].rewarded:
         (turn,) = rollout.run.turns

@@ -51,17 +51,6 @@ def order(seed: int, size: int, start: int, count: int) -> list[int]:
     return [int(shuffled.pair(number).prompt) for number in range(start, start + count)]
 
 
-def test_a_drawn_pair_is_known_by_its_number() -> None:
-    pairs = DrawnPairSet(5)
-    first, again, other = pairs.pair(3), DrawnPairSet(5).pair(3), pairs.pair(4)
-    refs = (FrameRef(0, Side.FIRST), FrameRef(7, Side.SECOND))
-    assert (first.prompt, first.truth) == (again.prompt, again.truth)
-    pixels = [[frame.rgb for frame in pair.source(refs)] for pair in (first, again, other)]
-    assert pixels[0] == pixels[1] != pixels[2]
-    assert pairs.drawn(3).seed != DrawnPairSet(6).drawn(3).seed
-    assert first.truth == pairs.drawn(3).verdict
-
-
 def test_pairs_take_the_protocols_in_turn_and_are_judged_in_them() -> None:
     pairs = open_pairs("drawn2:5", frame_layouts(Settings(), ("paired", "concat")))
     judge = ScriptedBackend(["<Answer>TA=0</Answer>"], protocol="paired")

@@ -145,7 +145,7 @@ def test_looking_earns_only_where_the_group_looks_too_seldom(looking: int, bonus
     assert all(reward.exploration == 0 for reward in rewards[looking:])
 
 
-TIES = Verdict(*[Preference.TIE] * 4)
+TRUTHS = replace(Verdict(*[Preference.TIE] * 4), OA=Preference.FIRST)
 STEP = StepMetrics("grpo", 1, 2.5, 0.25, right={"TA": 0.5}, entropy=0.1)
 
 
@@ -177,30 +177,19 @@ def test_a_file_of_something_else_is_named(tmp_path: Path, line: bytes) -> None:
 
 
 def test_the_figures_of_rollouts_are_those_of_their_runs() -> None:
-    pair = labelled(7)
+    pair, weights = replace(labelled(7), truth=TRUTHS), RewardWeights(overall=0.9)
     judge = ScriptedBackend([paired_look(1), paired_look(2, 3), ANSWER], protocol="paired")
     rollouts = list(play([pair], judge, Settings(), samples=2))
-    rewards = group_rewards([rollout.run for rollout in rollouts], pair.truth)
-    step = STEP.with_rollouts(list(zip(rollouts, rewards, strict=True)), RewardWeights())
+    rewards = group_rewards([rollout.run for rollout in rollouts], pair.truth, weights)
+    step = STEP.with_rollouts(list(zip(rollouts, rewards, strict=True)), weights)
     assert (step.calls, step.frames) == (2, 8 + 2 + 4)
-    assert step.right == {name: float(label == 0) for name, label in pair.truth.labels.items()}
+    assert step.right == {"TA": 1, "MQ": 1, "VQ": 1, "OA": 0}
     assert step.reward_format == 1
-    assert step.reward_accuracy == rewards[0].accuracy == step.first_accuracy
+    assert step.reward_accuracy == step.first_accuracy == pytest.approx(0.1)
     assert step.reward_total == rewards[0].total
     assert step.tokens == sum(turn.completion.new_tokens or 0 for turn in rollouts[0].run.turns)
     assert "kl" not in step.figures
     assert step.figures["right_TA"] == step.right["TA"]
-
-
-def test_the_first_labels_are_weighed_as_the_last_ones_are() -> None:
-    pair = replace(labelled(7), truth=replace(TIES, OA=Preference.FIRST))
-    (rollout,) = play(
-        [pair], ScriptedBackend([paired_look(1), ANSWER], protocol="paired"), Settings()
-    )
-    weights = RewardWeights(overall=0.9)
-    (reward,) = group_rewards([rollout.run], pair.truth, weights)
-    step = STEP.with_rollouts([(rollout, reward)], weights)
-    assert step.reward_accuracy == step.first_accuracy == pytest.approx(0.1)
 
 
 def test_curves_need_trackio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,25 +54,18 @@ def files(folder: Path) -> list[tuple[str, bytes]]:
     return sorted((path.name, path.read_bytes()) for path in folder.iterdir() if path.is_file())
 
 
-def test_a_new_folder_says_what_it_is(tmp_path: Path) -> None:
-    out = tmp_path / "deep" / "run"
-    with open_run_folder(out, RUN, CONFIG, resume=True) as folder:
-        curves = folder.state.curves
-        assert folder.state == replace(RUN, starts=1, curves=curves)
-    with open_run_folder(out, RUN, CONFIG, resume=True) as folder:
-        assert folder.state == replace(RUN, starts=2, seconds=folder.state.seconds, curves=curves)
-
-
-def test_no_other_run_has_its_curves_and_it_keeps_them(tmp_path: Path) -> None:
-    names = set()
-    for out in (tmp_path / "a" / "run", tmp_path / "b" / "run"):
-        for _ in range(2):
-            shutil.rmtree(out, ignore_errors=True)
-            begin(out)
-            names.add(read_state(out).curves)
-        with open_run_folder(out, RUN, CONFIG, resume=True) as folder:
-            assert folder.state.curves in names
-    assert len(names) == 4
+def test_a_new_folder_says_what_it_is_and_no_other_run_has_its_curves(tmp_path: Path) -> None:
+    names = []
+    for folder in ("a", "b", "a"):
+        out = tmp_path / folder / "run"
+        shutil.rmtree(out, ignore_errors=True)
+        begin(out)
+        names.append(read_state(out).curves)
+        assert replace(read_state(out), seconds=0) == replace(RUN, starts=1, curves=names[-1])
+        with open_run_folder(out, RUN, CONFIG, resume=True) as again:
+            state = replace(again.state, seconds=0)
+            assert state == replace(RUN, starts=2, curves=names[-1])
+    assert len(set(names)) == 3
 
 
 def test_all_starts_count_until_the_run_is_done(tmp_path: Path) -> None:
@@ -166,18 +159,15 @@ def test_the_result_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
         assert folder.state.done
 
 
-def test_a_sitting_is_over_when_somebody_says_so_or_its_share_of_time_is_up() -> None:
+def test_a_sitting_is_over_when_somebody_says_so_or_its_time_is_up() -> None:
     asked: list[bool] = []
     budget = TimeBudget(lambda: bool(asked))
-    assert budget.deadline is None
-    assert not budget.part(0.1).over
+    assert (budget.deadline, budget.part(0.1).over) == (None, False)
     asked.append(True)
     assert budget.over
     assert budget.part(0.5).over
-    deadline = TimeBudget(deadline=time.monotonic() + 600).part(0.25).deadline
-    assert 100 < deadline - time.monotonic() <= 150
-    assert TimeBudget(deadline=time.monotonic()).over
     assert TimeBudget(deadline=time.monotonic()).part(0.5).over
+    assert TimeBudget(deadline=time.monotonic() + 600).part(0.25).left <= 150
 
 
 @pytest.mark.parametrize("name", get_args(PresetName))
@@ -205,13 +195,10 @@ def test_the_large_preset_has_the_papers_figures() -> None:
     ("change", "said"),
     [
         ("grpo.stepps=3", "names no setting: write name=value with one of optimizer, pairs"),
-        ("steps", "names no setting"),
         ("grpo.steps=many", "grpo.steps: input should be a valid integer"),
         ("grpo.steps=0", "grpo.steps: input should be greater than or equal to 1"),
-        ("grpo=3", "grpo: input should be an object"),
         ("settings.temperature=3", "must lie between 0 and 2"),
         ("settings.max_turns=3.5", "must be a whole number"),
-        ("settings.max_turns=true", "must be a whole number"),
         ("settings.max_turns=NaN", "must be a whole number"),
         ("grpo.optimizer.schedule=steep", "'constant' or 'cosine'"),
         ("grpo.clip=NaN", "grpo.clip"),

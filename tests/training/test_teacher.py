@@ -179,21 +179,16 @@ def test_outside_its_scope_a_teacher_gives_lessons_and_no_verdict(tmp_path: Path
         trace = load(tmp_path / "out" / outcome.file)
         assert (trace.finished.outside_scope, trace.finished.verdict) == (True, None)
         assert trace.last_labels == Verdict(*map(Preference, (1, 2, 2, 1)))
-    export([tmp_path / "out"], "preferences", tmp_path / "rows.jsonl")
-    rows = list(map(json.loads, (tmp_path / "rows.jsonl").read_text("utf-8").splitlines()))
-    assert [(row["dimension"], row["source"]) for row in rows] == [("TA", "person")] * 2, (
-        "those of the table, and no other"
-    )
 
 
 def test_a_run_is_never_learnt_from_over_another_pair(tmp_path: Path) -> None:
-    rows = numbered_rows(*["The same prompt"] * 3)
+    rows = numbered_rows(*["The same prompt"] * 2)
     with VideoPairSet(read_dataset("csv", write_table(tmp_path, rows)), PAIRED) as pairs:
-        made = list(run_teacher(pairs, range(3), ANSWERER, JOB, tmp_path / "out"))
-        assert len(list(kept_rollouts(tmp_path / "out", pairs, keep_tokens=False))) == 3
+        made = list(run_teacher(pairs, range(2), ANSWERER, JOB, tmp_path / "out"))
+        assert len(list(kept_rollouts(tmp_path / "out", pairs, keep_tokens=False))) == 2
     shorter = write_table(tmp_path, rows[1:], clips=False, name="shorter.csv")
     with VideoPairSet(read_dataset("csv", shorter), PAIRED) as pairs:
-        for outcome, said in ((made[0], "another pair today"), (made[2], "fewer pairs today")):
+        for outcome, said in ((made[0], "another pair today"), (made[1], "fewer pairs today")):
             with pytest.raises(NotForTraining, match=said):
                 list(kept_rollouts(tmp_path / "out", pairs, [outcome], keep_tokens=False))
     drawn = list(run_teacher(PAIRS, range(1), SCRIPTED, JOB, tmp_path / "drawn"))
@@ -256,10 +251,6 @@ def test_the_command_says_what_can_be_learnt_from_and_others_learn_from_it(tmp_p
     assert said == ["1 of 2 runs pass the filters; 1 not: a label is not the known one."] * 2
     scripted = ("teacher", "--judge", "scripted", "--pairs", "2", "--out", tmp_path / "concat")
     assert "knows only drawn pairs" in call(*scripted, "--data", table)[2]
-    code, text, _ = call(*scripted, "--data", "drawn:1", "--protocol", "concat")
-    assert (code, text.partition("\n")[0]) == (0, "2 of 2 runs kept, of 2 of 2 pairs.")
-    traces = (tmp_path / "concat" / "traces").glob("*.json")
-    assert {load(path).started.dialect for path in traces} == {"concat"}
 
 
 def test_a_teachers_folder_may_move(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,12 +264,3 @@ def test_a_teachers_folder_may_move(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     deep.mkdir(parents=True)
     monkeypatch.chdir(deep)
     assert taught_pairs(str(out)) == str(ROOT / table)
-    head, rest = (out / OUTCOMES).read_text("utf-8").split("\n", 1)
-    earlier = json.dumps(json.loads(head) | {"data": table})  # as it was typed
-    (out / OUTCOMES).write_text(f"{earlier}\n{rest}", "utf-8")
-    monkeypatch.chdir(ROOT)
-    assert call(*asked)[0] == 0
-    monkeypatch.chdir(deep)
-    said = f"The runs in {out} are of the pairs in {table}, and .* where the teacher was started"
-    with pytest.raises(BadInput, match=said):
-        taught_pairs(str(out))
