@@ -104,10 +104,7 @@ def test_a_run_goes_on_and_that_of_another_is_refused(two_folders: Path, tmp_pat
 
 @pytest.mark.parametrize(
     ("how", "layout", "clip", "more"),
-    [
-        ("missing", "CSV", "clip3", "--swap"),
-        ("broken", "folder", "clip0", "--missing leave-out"),
-    ],
+    [("missing", "CSV", "clip3", "--swap"), ("broken", "folder", "clip0", "--missing leave-out")],
 )
 def test_a_generator_gains_nothing_by_a_video_that_cannot_be_read(
     how: str, layout: str, clip: str, more: str,

@@ -12,15 +12,7 @@ import numpy as np
 import pytest
 
 from tests.video.support.hostile_clips import HOSTILE
-from tests.video.support.open_clips import (
-    CONCAT,
-    FIRST,
-    NATIVE,
-    PAIRED,
-    SQUARE,
-    opened,
-    pixels,
-)
+from tests.video.support.open_clips import CONCAT, FIRST, NATIVE, PAIRED, SQUARE, opened, pixels
 from tests.video.support.real_clips import REAL_CLIPS
 from tests.video.support.sequential_decode import decode
 from tests.video.support.write_clips import KINDS, damaged, repeated, write

@@ -36,9 +36,7 @@ ONE_SLOT_PER_FRAME = Grid(50, "even")
 """As many slots as the clips have frames."""
 
 
-def test_frames_come_in_the_order_of_the_slots_and_as_often(
-    make_clip: MakeClip,
-) -> None:
+def test_frames_come_in_the_order_of_the_slots_and_as_often(make_clip: MakeClip) -> None:
     with opened(
         make_clip("B-frames"), grid=ONE_SLOT_PER_FRAME, first=[4], side=Side.SECOND
     ) as clip:
