@@ -40,9 +40,8 @@ def call(*arguments: object, stdin: str = "", encoding: str = "utf-8") -> tuple[
         patch.setattr(sys, "stdin", io.StringIO(stdin))
         with redirect_stdout(output), redirect_stderr(errors), pytest.raises(SystemExit) as ended:
             main()
-    output.flush()
-    printed = output.buffer.getvalue().decode(encoding)  # type: ignore[attr-defined]
-    return int(ended.value.code or 0), printed, errors.getvalue()
+    output.seek(0)
+    return int(ended.value.code or 0), output.read(), errors.getvalue()
 
 
 def run(*arguments: object, stdin: str = "") -> subprocess.CompletedProcess[str]:

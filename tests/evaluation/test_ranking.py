@@ -40,8 +40,8 @@ def ranked(table: VideoTable, results: Iterable[PairResult], samples: int = 50) 
 
 
 def simulated(prompts: int, seed: int = 0) -> tuple[VideoTable, list[PairResult]]:
-    table, judge = table_of(STRENGTHS, prompts), noisy_judge(STRENGTHS, seed)
-    return table, [judged(pair, judge(pair)) for pair in all_pairs(table)]
+    table = table_of(STRENGTHS, prompts)
+    return table, list(engine_of(noisy_judge(STRENGTHS, seed))(all_pairs(table)))
 
 
 def generators(pair: EvaluationPair) -> tuple[str, str]:
@@ -334,8 +334,8 @@ def test_the_budget_is_kept_and_no_pair_comes_twice(budget: int, tmp_path: Path)
 
 def fixed_judge(seed: int) -> dict[str, PairResult]:
     """An outcome for each pair, whenever it is asked."""
-    judge = noisy_judge(MODELS, seed)
-    return {pair.id: judged(pair, judge(pair)) for pair in all_pairs(table_of(MODELS, 20))}
+    results = engine_of(noisy_judge(MODELS, seed))(all_pairs(table_of(MODELS, 20)))
+    return {result.pair.id: result for result in results}
 
 
 def test_an_adaptive_run_that_was_killed_goes_on_as_if_it_had_not(tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ def test_baselines_are_what_such_answers_score() -> None:
     for name, label in {"always tie": "0", "always 1": "1", "always 2": "2"}.items():
         real = overall(*[result(n, truth, label) for n, truth in enumerate(people)])
         assert (found[name].tau, found[name].diff) == (real.tau.value, real.diff.value)
-    for name, sides in {agreement.COIN: "012", agreement.COIN_OF_TWO: "12"}.items():
+    for name, sides in ((agreement.COIN, "012"), (agreement.COIN_OF_TWO, "12")):
         right = [sum(truth == side for side in sides) / len(sides) for truth in people]
         assert found[name].tau == pytest.approx(sum(right) / 6)
         assert found[name].diff == pytest.approx(sum(right[:4]) / 4)
@@ -230,10 +230,8 @@ def metric_of(
 
 
 def judged(people: str, said: str, name: str) -> list[PairResult]:
-    return [
-        result(n, truth, label, name=name)
-        for n, (truth, label) in enumerate(zip(people, said, strict=True))
-    ]
+    labels = enumerate(zip(people, said, strict=True))
+    return [result(n, *each, name=name) for n, each in labels]
 
 
 def test_differences_by_hand() -> None:
