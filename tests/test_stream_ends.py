@@ -16,7 +16,7 @@ from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.errors import BackendFailed
 from vrthinker_core.types import StopReason
 from vrthinker_core.types.events import Event, Finished, Started, TextArrived, TurnEnded
-from vrthinker_core.types.messages import Completion
+from vrthinker_core.types.messages import MAX_PIECES, Completion
 
 
 def written(events: list[Event]) -> Completion:
@@ -159,7 +159,7 @@ def test_a_count_of_tokens_that_cannot_be_is_left_out(engine: Engine, count: int
     assert engine.trace.finished == events[-1]
 
 
-MANY = 3000  # More pieces than a list of a trace may hold
+MANY = MAX_PIECES + 1000
 LONG_STREAMS = {
     "a character at a time": streamed(f"<Think>{'s' * MANY}</Think>{CALL}", 1),
     "a character at a time, and broken off": streamed("s" * MANY, 1, BackendFailed("Gone.")),
@@ -175,6 +175,7 @@ def test_whatever_a_run_wrote_is_read_back_whole(engine: Engine, name: str) -> N
     events = engine.run(LONG_STREAMS[name])
     whole = [event for event in events if isinstance(event, Started | TurnEnded | Finished)]
     kept = engine.trace.events()
+    assert len(written(events).pieces) <= MAX_PIECES
     assert [event for event in kept if isinstance(event, Started | TurnEnded | Finished)] == whole
     if name == "without end":
         assert (end_of(events).stop, end_of(events).fault) == (StopReason.FAILED, "BackendRefused")
