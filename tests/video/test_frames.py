@@ -229,7 +229,7 @@ MATRICES: list[Turn] = [
 ]
 
 
-@pytest.mark.parametrize("case", MATRICES, ids=str)
+@pytest.mark.parametrize("case", MATRICES, ids=lambda case: str(case[0]))
 def test_the_display_matrix_rotates_and_mirrors(
     case: Turn, make_clip: MakeClip, tmp_path: Path
 ) -> None:
