@@ -92,13 +92,12 @@ def test_what_is_quoted_before_a_lone_closing_tag_neither_ends_a_run_nor_brings_
 
 def test_the_trace_is_written_turn_by_turn(pair: VideoPair, tmp_path: Path) -> None:
     path = tmp_path / "run.json"
-    seen = 0
-    for event in judge(pair, ScriptedBackend([CALL, CALL.replace("10", "11"), ANSWER]), trace=path):
+    seen, backend = 0, ScriptedBackend([CALL, CALL.replace("10", "11"), ANSWER])
+    for event in judge(pair, backend, trace=path):
         if isinstance(event, TurnEnded):
             seen += 1
             trace = load(path)
-            assert len(trace.turns) == seen
-            assert trace.finished is None
+            assert (len(trace.turns), trace.finished) == (seen, None)
     assert load(path).finished is not None
 
 
@@ -121,7 +120,6 @@ def test_a_prompt_that_cannot_be_used_is_one_sentence_and_a_kept_trace(
     path = tmp_path / "run.json"
     end = end_of(judge(replace(pair, prompt=text), ScriptedBackend([ANSWER]), trace=path))
     assert (end.stop, end.fault) == (StopReason.FAILED, "BadInput")
-    assert end.error.count(".") >= 1
     assert load(path).finished == end
 
 

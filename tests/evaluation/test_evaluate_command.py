@@ -249,6 +249,5 @@ def test_of_many_failures_the_first_are_named(capsys: pytest.CaptureFixture[str]
         for pair in made_pairs(50):
             add(stored.broken_row(replace(pair, fault="There is no file."), "judge"))
     lines = capsys.readouterr().err.splitlines()
-    assert counts.failed == 50
-    assert len(lines) == 21
+    assert (counts.failed, len(lines)) == (50, 21)
     assert lines[-1] == "Further failures are only counted; the table names each."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import secrets
 import shutil
@@ -44,6 +45,8 @@ def token() -> Iterator[None]:
         patch.setenv("RAY_AUTH_MODE", "token")
         patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(16))
         yield
+    for handler in logging.root.handlers:
+        handler.setLevel(logging.NOTSET)  # pytest's own, which are silenced with those of Ray Data
 
 
 @pytest.fixture(scope="module")

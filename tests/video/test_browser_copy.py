@@ -103,8 +103,7 @@ def assert_looks_alike(source: Path, copy: Path) -> None:
 def test_everything_else_is_encoded_anew(name: str, make_clip: MakeClip, copy_of: MakeClip) -> None:
     source, copy = make_clip(name), copy_of(name)
     codec, colours, width, height = stream(copy)
-    assert (codec, colours) == ("h264", "yuv420p")
-    assert width % 2 == height % 2 == 0
+    assert (codec, colours, width % 2, height % 2) == ("h264", "yuv420p", 0, 0)
     assert packets(copy) != packets(source)
     assert_same_frame_times(source, copy)
     if name in LOOKED_AT:
