@@ -21,7 +21,7 @@ from vrthinker_core.errors import BackendFailed, TraceError
 from vrthinker_core.judge import judge
 from vrthinker_core.traces import from_json, load
 from vrthinker_core.types import Settings, Side, StopReason, VideoPair
-from vrthinker_core.types.events import Event, Finished, Started, Swapped, TextArrived, TurnEnded
+from vrthinker_core.types.events import Event, Finished, Swapped, TextArrived, TurnEnded
 from vrthinker_core.types.messages import Message
 from vrthinker_core.types.order import check_order
 
@@ -36,20 +36,13 @@ def longer_first(messages: Sequence[Message]) -> str:
     return ANSWER.replace("TA=1", "TA=1" if first.rgb[0] < first.rgb[2] else "TA=2")
 
 
-def failing_when_swapped() -> ScriptedBackend:
-    broken = repeat(BackendFailed("The judge's connection broke."))
-    replies = chain([CALL, ANSWER], broken)
-    return ScriptedBackend(lambda _: next(replies))
-
-
 def parts(events: Iterator[Event]) -> tuple[list[Event], list[Event]]:
     """The events of the first run, and those of the second as it had them."""
     both = list(events)
     second = [event.event for event in both if isinstance(event, Swapped)]
-    assert both[len(both) - len(second) :] == [Swapped(event) for event in second], (
-        "the second run comes after the first"
-    )
-    return both[: len(both) - len(second)], second
+    first = both[: len(both) - len(second)]
+    assert both == [*first, *map(Swapped, second)], "the second run comes after the first"
+    return first, second
 
 
 def timeless(event: Event) -> Event:
@@ -92,14 +85,10 @@ def test_no_video_is_opened_twice(tmp_path: Path) -> None:
     """The files are gone by the time the second run begins."""
     clips = write_clip(tmp_path / "one.mp4"), write_clip(tmp_path / "two.mp4", hue=60)
     pair = VideoPair("A block glides.", *clips)
-    ends = []
     for event in judge(pair, ScriptedBackend([CALL, ANSWER]), BOTH):
-        last = event.event if isinstance(event, Swapped) else event
-        if isinstance(last, Finished):
-            ends.append(last.stop)
-            for path in tmp_path.glob("*.mp4"):
-                path.unlink()
-    assert ends == [StopReason.ANSWERED] * 2
+        for path in clips if isinstance(event, Finished) else ():
+            path.unlink()
+    assert event.event.stop is StopReason.ANSWERED
 
 
 def test_a_batch_judges_each_pair_in_both_orders(pair: VideoPair, tmp_path: Path) -> None:
@@ -115,8 +104,9 @@ def test_a_batch_judges_each_pair_in_both_orders(pair: VideoPair, tmp_path: Path
 
 def test_a_failing_second_run_leaves_the_first_verdict(pair: VideoPair, tmp_path: Path) -> None:
     path = tmp_path / "run.json"
-    first, second = parts(judge(pair, failing_when_swapped(), BOTH, trace=path))
-    assert isinstance(first[-1], Finished)
+    replies = chain([CALL, ANSWER], repeat(BackendFailed("The judge's connection broke.")))
+    backend = ScriptedBackend(lambda _: next(replies))
+    first, second = parts(judge(pair, backend, BOTH, trace=path))
     assert first[-1].verdict is not None
     assert second[-1].stop is StopReason.FAILED
     assert second[-1].error == "The judge's connection broke."
@@ -142,16 +132,16 @@ def test_closing_in_the_second_run_keeps_the_first(pair: VideoPair, tmp_path: Pa
 
 
 def test_a_stop_in_the_second_run_is_no_verdict_of_it(pair: VideoPair) -> None:
-    stopped: list[bool] = []
-    ends = []
-    script = ScriptedBackend([CALL, ANSWER])
-    for event in judge(pair, script, BOTH, cancelled=lambda: bool(stopped)):
-        if isinstance(event, Swapped) and isinstance(event.event, Started):
-            stopped.append(True)
-        last = event.event if isinstance(event, Swapped) else event
-        ends += [last] if isinstance(last, Finished) else []
-    assert [end.stop for end in ends] == [StopReason.ANSWERED, StopReason.CANCELLED]
-    assert ends[1].verdict is None
+    events, script = list[Event](), ScriptedBackend([CALL, ANSWER])
+
+    def stopped() -> bool:
+        return isinstance(events[-1], Swapped) if events else False
+
+    for event in judge(pair, script, BOTH, cancelled=stopped):
+        events.append(event)
+    first, second = parts(iter(events))
+    assert [first[-1].stop, second[-1].stop] == [StopReason.ANSWERED, StopReason.CANCELLED]
+    assert second[-1].verdict is None
 
 
 @pytest.fixture(scope="module")
@@ -210,12 +200,12 @@ def test_swap_prints_a_word_for_each_dimension(clips: Clips, tmp_path: Path) -> 
     trace = ("--trace", tmp_path / "run.json")
     live = compare(clips, f"scripted:{script}", "--swap", *trace)
     assert live.returncode == 0, live.stderr
-    table = [line.split() for line in live.stdout.partition("Both orders")[2].splitlines()[1:]]
-    assert table == [
-        ["Text", "alignment", "video", "1", "video", "2", "flips"],
-        ["Motion", "quality", "tie", "tie", "stable"],
-        ["Visual", "quality", "video", "2", "video", "1", "flips"],
-        ["Overall", "video", "1", "video", "2", "flips"],
+    table = live.stdout.partition("Both orders")[2].splitlines()[1:]
+    assert [" ".join(line.split()) for line in table] == [
+        "Text alignment video 1 video 2 flips",
+        "Motion quality tie tie stable",
+        "Visual quality video 2 video 1 flips",
+        "Overall video 1 video 2 flips",
     ]
     assert live.stdout.count("Turn 1") == 2
     assert load(tmp_path / "run.json").swapped is not None

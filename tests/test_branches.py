@@ -12,14 +12,9 @@ import pytest
 
 from tests.support.decoders import halting_decoders
 from tests.test_judge import ANSWER, CALL
+from vrthinker_core import branch_plan
 from vrthinker_core.backends import ScriptedBackend, open_backend
-from vrthinker_core.branch_plan import (
-    JUDGE_FROM_1,
-    OTHER_VIDEOS,
-    PROMPT_FROM_1,
-    Changes,
-    plan_branch,
-)
+from vrthinker_core.branch_plan import Changes, plan_branch
 from vrthinker_core.errors import BadInput
 from vrthinker_core.judge import judge, judge_branch
 from vrthinker_core.traces import from_json, load, to_json
@@ -55,14 +50,10 @@ def run(pair: VideoPair, settings: Settings = Settings()) -> Trace:
 
 
 def branch(
-    origin: Trace,
-    pair: VideoPair,
-    turn: int,
-    changes: Changes = NOTHING,
-    talker: Talker | None = None,
+    origin: Trace, pair: VideoPair, turn: int, changes: Changes = NOTHING, **script: Talker
 ) -> Trace:
     plan = plan_branch(origin, turn, changes)
-    judge = ScriptedBackend(talker or Talker())
+    judge = ScriptedBackend(script.get("talker") or Talker())
     return trace_of(judge_branch(plan, replace(pair, prompt=plan.prompt), judge))
 
 
@@ -107,7 +98,7 @@ def test_the_built_in_judge_goes_on_as_it_did() -> None:
 
 def test_other_frames_are_given_as_if_the_call_had_asked_for_them(pair: VideoPair) -> None:
     origin, talker = run(pair), Talker()
-    other = branch(origin, pair, 2, Changes(frames=[4, 9]), talker)  # type: ignore[arg-type] # as a script may give them
+    other = branch(origin, pair, 2, Changes(frames=[4, 9]), talker=talker)  # type: ignore[arg-type] # a list
     assert slots(other.turns[1]) == [4, 9]
     assert other.turns[0] == origin.turns[0], "the record keeps what the judge wrote"
     history = talker.asked[0][2].text
@@ -118,7 +109,7 @@ def test_other_frames_are_given_as_if_the_call_had_asked_for_them(pair: VideoPai
 
 def test_a_judge_that_has_answered_can_be_given_more_frames(pair: VideoPair) -> None:
     origin, talker = run(pair, Settings(max_turns=5)), Talker()
-    other = branch(origin, pair, 4, Changes(frames=(4,)), talker)
+    other = branch(origin, pair, 4, Changes(frames=(4,)), talker=talker)
     assert slots(other.turns[3]) == [4]
     assert "<Answer>" not in talker.asked[0][-2].text
     with pytest.raises(BadInput, match="turn 4 is to show"):
@@ -160,12 +151,12 @@ def test_what_can_only_begin_at_turn_1_says_so(pair: VideoPair) -> None:
     origin = run(pair)
     named = branch(origin, pair, 1, Changes(prompt="A cat.")).started
     assert branch_name(named) == "another prompt"
-    with pytest.raises(BadInput, match=PROMPT_FROM_1[:40]):
+    with pytest.raises(BadInput, match=branch_plan.PROMPT_FROM_1[:40]):
         plan_branch(origin, 2, Changes(prompt="A cat."))
     plan, concat = plan_branch(origin, 2), ScriptedBackend([ANSWER], protocol="concat")
     for videos, backend, sentence in (
-        (pair, concat, JUDGE_FROM_1),
-        (pair.swapped(), ScriptedBackend([ANSWER]), OTHER_VIDEOS),
+        (pair, concat, branch_plan.JUDGE_FROM_1),
+        (pair.swapped(), ScriptedBackend([ANSWER]), branch_plan.OTHER_VIDEOS),
     ):
         refused = trace_of(judge_branch(plan, videos, backend))
         assert (refused.finished and refused.finished.error, refused.turns) == (sentence, ())
@@ -190,9 +181,7 @@ def test_what_cannot_be_is_refused(pair: VideoPair, turn: int, changes: Changes)
 def test_frames_that_have_left_the_view_can_be_shown_again(pair: VideoPair) -> None:
     origin = run(pair)
     assert slots(branch(origin, pair, 3, Changes(frames=(10,), window=0)).turns[2]) == [10]
-    assert slots(branch(origin, pair, 2, Changes(frames=(16, 4))).turns[1]) == [4], (
-        "one of them is new"
-    )
+    assert slots(branch(origin, pair, 2, Changes(frames=(16, 4))).turns[1]) == [4], "one is new"
 
 
 def test_a_turn_that_was_cut_short_is_not_taken_over(pair: VideoPair) -> None:

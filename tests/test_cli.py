@@ -10,7 +10,6 @@ import sys
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from dataclasses import fields, replace
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import typer
@@ -41,9 +40,8 @@ def call(*arguments: object, stdin: str = "", encoding: str = "utf-8") -> tuple[
         patch.setattr(sys, "stdin", io.StringIO(stdin))
         with redirect_stdout(output), redirect_stderr(errors), pytest.raises(SystemExit) as ended:
             main()
-    output.flush()
-    printed = output.buffer.getvalue().decode(encoding)  # type: ignore[attr-defined]
-    return int(ended.value.code or 0), printed, errors.getvalue()
+    output.seek(0)
+    return int(ended.value.code or 0), output.read(), errors.getvalue()
 
 
 def run(*arguments: object, stdin: str = "") -> subprocess.CompletedProcess[str]:
@@ -103,7 +101,6 @@ def test_no_text_of_a_trace_tells_the_terminal_anything(tmp_path: Path) -> None:
         ("compare {empty} {two} --prompt p", "empty"),
         ("compare {one} {picture} --prompt p", "image"),
         ("compare {one} {two} --prompt=", "prompt is empty"),
-        ("compare {one} {two} --prompt " + "x" * 100_000, "100,000 characters"),
         ("compare {one} {two} --prompt p --judge oracle", "There is no judge"),
         ("compare {one} {two} --prompt p --max-turns 0", "turns"),
         ("compare {one} {two} --prompt p --window many", "--window"),
@@ -115,7 +112,6 @@ def test_no_text_of_a_trace_tells_the_terminal_anything(tmp_path: Path) -> None:
         ("frames {one} --out {folder} --slots=128", "128"),
         ("frames {one} --out {folder} --slots=-1", "-1"),
         ("frames {one} --out {folder} --slots=a", "--slots a is no list of numbers."),
-        ("frames {one} --out {folder} --slots=", "--slots is no list of numbers."),
     ],
     ids=lambda value: value[:40],
 )
@@ -123,10 +119,15 @@ def test_bad_input_is_status_2_and_one_line(
     arguments: str, said: str, clips: Clips, script: str, tmp_path: Path
 ) -> None:
     Image.new("RGB", (32, 32)).save(tmp_path / "picture.png")
-    (tmp_path / "empty.mp4").touch()
+    (tmp_path / "empty").touch()
     (tmp_path / "folder").mkdir()
-    files = ("missing.mp4", "empty.mp4", "picture.png", "folder")
-    names = {name.partition(".")[0]: tmp_path / name for name in files}
+    files = {
+        "missing": "missing.mp4",
+        "empty": "empty",
+        "picture": "picture.png",
+        "folder": "folder",
+    }
+    names = {key: tmp_path / name for key, name in files.items()}
     filled = arguments.format(one=clips[0], two=clips[1], **names).split()
     if filled[0] == "compare":
         filled += ["--json"] if "--judge" in filled else ["--judge", script, "--json"]
@@ -176,16 +177,15 @@ def test_parse_reads_replies_from_a_file_and_from_standard_input(tmp_path: Path)
     assert (cut["kind"], cut["error"]) == ("invalid", "truncated")
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "nonsense",
-        '{"reply": ' + "[" * 100_000 + "]" * 100_000 + "}",
-        '{"reply": "", "reply_gen": [["x", 1000000000000000]]}',
-        "7",
-    ],
-    ids=["no JSON", "nested deeply", "too long for any memory", "no object"],
-)
+NO_REPLIES = {
+    "no JSON": "nonsense",
+    "nested deeply": '{"reply": ' + "[" * 100_000 + "]" * 100_000 + "}",
+    "too long for any memory": '{"reply": "", "reply_gen": [["x", 1000000000000000]]}',
+    "no object": "7",
+}
+
+
+@pytest.mark.parametrize("line", NO_REPLIES.values(), ids=NO_REPLIES)
 def test_parse_names_the_line_that_is_no_reply_and_counts_blank_ones(line: str) -> None:
     good = '\ufeff\n \t\r\n{"reply": "x"}\r\n\n{"reply": "y"}\n\n'
     done = run("parse", "-", "--protocol", "paired", stdin=good)
@@ -308,35 +308,29 @@ def test_the_help_of_every_option_is_shown_word_for_word() -> None:
         assert [text for text in texts if " ".join(text.split()) not in shown] == [], name
 
 
-def write_control_group(
-    patch: pytest.MonkeyPatch, reader: ModuleType, folder: Path, files: dict[str, str]
-) -> None:
-    """Let a module find these files of the control group that it runs in."""
-    patch.setattr(reader, "CGROUP", folder)
-    for name, text in files.items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(text)
-
-
-QUOTA, PERIOD = "cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"
-LIMITS: dict[str, tuple[dict[str, str], int]] = {
-    "none": ({}, 8),
-    "version 2": ({"cpu.max": "200000 100000\n"}, 2),
-    "version 2, no limit": ({"cpu.max": "max 100000\n"}, 8),
-    "version 2, more than there are": ({"cpu.max": "1600000 100000\n"}, 8),
-    "version 1": ({QUOTA: "300000\n", PERIOD: "100000\n"}, 3),
-    "version 1, no limit": ({QUOTA: "-1\n", PERIOD: "100000\n"}, 8),
-    "a half": ({"cpu.max": "50000 100000\n"}, 1),
-    "one and a half": ({"cpu.max": "150000 100000\n"}, 2),
-    "not readable": ({"cpu.max": "much\n"}, 8),
+LIMITS: dict[str, int] = {
+    "": 8,
+    "200000 100000": 2,
+    "max 100000": 8,
+    "1600000 100000": 8,
+    "50000 100000": 1,
+    "150000 100000": 2,
+    "much": 8,
 }
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="needs Linux")
-@pytest.mark.parametrize(("files", "count"), LIMITS.values(), ids=LIMITS.keys())
+@pytest.mark.parametrize(("limit", "count"), LIMITS.items())
 def test_a_container_may_use_the_processors_it_is_given_time_for(
-    files: dict[str, str], count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    limit: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """In version 2 of control groups one file, in version 1 two."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
-    write_control_group(monkeypatch, cpus, tmp_path, files)
+    monkeypatch.setattr(cpus, "CGROUP", tmp_path)
+    (tmp_path / "cpu").mkdir()
+    for name, number in zip(("quota", "period"), limit.replace("max", "-1").split(), strict=False):
+        (tmp_path / "cpu" / f"cpu.cfs_{name}_us").write_text(f"{number}\n")
+    assert cpus.cpu_count() == count
+    if limit:
+        (tmp_path / "cpu.max").write_text(f"{limit}\n")
     assert cpus.cpu_count() == count

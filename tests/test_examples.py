@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -63,16 +62,11 @@ def test_the_last_words_about_each_dimension_say_its_label(folder: Path) -> None
     labels = dict(trace.finished.verdict)
     for dimension, label in labels.items():
         found = CONCLUSION.search(find_sentence(dimension, [trace.turns[-1].reply.think]))
-        assert found is not None, dimension
-        assert int(found[1] or 0) == label, found[0]
+        assert int(found[1] or 0) == label, dimension
     if by_the_built_in_judge(trace):
-        assert labels[Dimension.OA] == weighed(labels)
-
-
-def weighed(labels: Mapping[Dimension, int | None]) -> int:
-    signs = {None: 0, 0: 0, 1: -1, 2: 1}
-    balance = sum(weight * signs[labels[dimension]] for dimension, weight in WEIGHTS.items())
-    return (balance < 0) + 2 * (balance > 0)
+        signs = {None: 0, 0: 0, 1: -1, 2: 1}
+        balance = sum(weight * signs[labels[each]] for each, weight in WEIGHTS.items())
+        assert labels[Dimension.OA] == (balance < 0) + 2 * (balance > 0)
 
 
 @every_example
@@ -95,7 +89,7 @@ def test_other_snapshots_are_no_table(snapshot: str) -> None:
 def test_cards_say_what_is_learnt_and_not_the_verdict(tmp_path: Path) -> None:
     cards = Examples(EXAMPLES).cards(lambda name: ThumbnailFiles(tmp_path / name, name))
     rows = [card["row"] for card in cards]
-    assert rows == sorted(rows, key=list(words.EXAMPLE_ROWS.values()).index)
+    assert rows == sorted(rows, key=[*words.EXAMPLE_ROWS.values()].index)
     assert rows.count(words.WATCH) >= 4
     assert [card["folded"] for card in cards] == [row != words.WATCH for row in rows]
     assert sum(card["about"].startswith("Scripted. Real footage: ") for card in cards) >= 1

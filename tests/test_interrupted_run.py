@@ -29,14 +29,11 @@ pytestmark = pytest.mark.skipif(
 
 def interrupt(number: signal.Signals, after: str, *arguments: object) -> tuple[int, str, str]:
     """Call a command and send the signal once it has printed `after`; gives its exit status, output and errors."""
+    command = [sys.executable, "-m", "vrthinker_core", *map(str, arguments)]
     with subprocess.Popen(
-        [sys.executable, "-m", "vrthinker_core", *map(str, arguments)],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
+        command, cwd=ROOT, env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
         shown = ""
         while after not in shown and (read := process.stdout.read(1)):
             shown += read
@@ -94,22 +91,17 @@ def test_branch_goes_on_from_a_stored_trace_and_says_from_where(
 
 
 def test_what_cannot_be_is_one_line_and_status_2(origin: Path, clips: Clips) -> None:
-    """Refused before a judge is opened: there is none of that name."""
-    for wrong in (
-        ["--turn", 9],
-        ["--turn", 2, "--frames", "x"],
-        ["--turn", 2, "--prompt", "A cat."],
+    """Refused before a judge is opened: there is none of that name. A branch never replaces its origin."""
+    before = origin.read_bytes()
+    for wrong, sentence in (
+        (["--turn", 9], ""),
+        (["--turn", 2, "--frames", "x"], ""),
+        (["--turn", 2, "--prompt", "A cat."], ""),
+        (["--turn", 2, "--trace", origin], f"{origin} holds the run to branch from"),
     ):
         status, printed, told = call("branch", origin, *clips, *wrong, "--judge", "hf:no/such")
         assert (status, printed, told.count("\n")) == (2, "", 1), wrong
-
-
-def test_a_branch_never_replaces_the_run_that_it_goes_on_from(origin: Path, clips: Clips) -> None:
-    before = origin.read_bytes()
-    options = ("--frames", "4", "--judge", "hf:no/such/judge", "--trace", origin)
-    status, printed, told = call("branch", origin, *clips, "--turn", 2, *options)
-    assert (status, printed, told.count("\n")) == (2, "", 1)
-    assert told.startswith(f"{origin} holds the run to branch from")
+        assert told.startswith(sentence)
     assert origin.read_bytes() == before
 
 

@@ -13,19 +13,20 @@ import numpy as np
 import pytest
 
 from tests.support.drawn_pairs import drawn_pairs
+from tests.support.engines import end_of
 from tests.test_cli import Clips, run
 from vrthinker_core.backends import Backend, ScriptedBackend, open_backend
 from vrthinker_core.drawn.facts import name_thing, write_prompt
 from vrthinker_core.drawn.world import FULL, SIMPLE, World, draw_facts
 from vrthinker_core.errors import CheckpointError
 from vrthinker_core.evaluation.reward import ComparedVideos
-from vrthinker_core.judge import judge
+from vrthinker_core.judge import compare, judge
 from vrthinker_core.protocols.frame_facts import asked_scene
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import result_of
 from vrthinker_core.traces import load, to_json
 from vrthinker_core.types import Settings, StopReason, VideoPair
-from vrthinker_core.types.events import Finished, Swapped
+from vrthinker_core.types.events import Finished
 from vrthinker_core.types.wording import ODD_PROMPT, OUTSIDE_SCOPE
 from vrthinker_core.ui.api import run_json
 from vrthinker_core.ui.routes import render_report
@@ -48,10 +49,9 @@ SENTENCES = [ODD_PROMPT.rstrip("."), OUTSIDE_SCOPE.rstrip(".")]
 
 UNDERSTOOD = "A red cube moves left across the wood."
 ASKED = "The prompt asks for a red cube moving left on wood.\n"
-FIRST = f"Video 1 shows an orange ball and two red cubes moving away: {FACTS}so far noisy at #80, jumps at #80.\n"
-SECOND = (
-    f"Video 2 shows three blue cones moving closer: {FACTS}so far noisy at #80, jumps at #80.\n"
-)
+SEEN = f"{FACTS}so far noisy at #80, jumps at #80.\n"
+FIRST = f"Video 1 shows an orange ball and two red cubes moving away: {SEEN}"
+SECOND = f"Video 2 shows three blue cones moving closer: {SEEN}"
 ANSWER = "<Think>t</Think><Answer>TA=1, VQ=1, MQ=1, OA=1</Answer>"
 
 
@@ -65,25 +65,14 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> VideoPair:
     return drawn_pairs(1, 5, tmp_path_factory.mktemp("drawn"), 112)[0]
 
 
-DEFAULTS, ONE_TURN = Settings(), Settings(max_turns=1)
-
-
-def end_of(
-    pair: VideoPair, backend: Backend, settings: Settings = DEFAULTS, trace: Path | None = None
-) -> Finished:
-    *_, last = judge(pair, backend, settings, trace=trace)
-    assert isinstance(last, Finished)
-    return last
-
-
 def end_of_notes(pair: VideoPair, notes: str, **how: Any) -> Finished:
     """The end of a run in which a judge for drawn scenes notes this and answers."""
     reply = f"<Snapshot>\n{notes}</Snapshot>{ANSWER}"
-    return end_of(pair, ScriptedBackend([reply], scope="drawn"), **how)
+    return end_of(judge(pair, ScriptedBackend([reply], scope="drawn"), **how))
 
 
 def copied(source: Path | str, target: Path, *, encode: bool, comment: str | None = None) -> Path:
-    """The video in another file with the comment of `source`, or another one: its packets as they are, or encoded anew."""
+    """The video in another file, its packets as they are or encoded anew."""
     with av.open(str(source)) as old, av.open(str(target), "w") as new:
         new.metadata["comment"] = old.metadata["comment"] if comment is None else comment
         before = old.streams.video[0]
@@ -105,12 +94,8 @@ def copied(source: Path | str, target: Path, *, encode: bool, comment: str | Non
 @pytest.mark.parametrize("protocol", ["paired", "concat"])
 def test_drawn_clips_have_a_verdict(nano: Backend, drawn: VideoPair, protocol: str) -> None:
     settings = Settings(protocol=protocol, swap="on", max_turns=1)  # type: ignore[arg-type]
-    ends = [
-        event.event if isinstance(event, Swapped) else event
-        for event in judge(drawn, nano, settings)
-        if isinstance(getattr(event, "event", event), Finished)
-    ]
-    assert [(end.verdict is not None, end.outside_scope) for end in ends] == [(True, False)] * 2  # type: ignore[union-attr]
+    ends = [run.finished for run in compare(drawn, nano, settings).runs]
+    assert [(end.verdict is not None, end.outside_scope) for end in ends] == [(True, False)] * 2
 
 
 def test_a_changed_clip_is_outside_and_one_that_was_copied_is_not(
@@ -165,7 +150,7 @@ def test_first_notes_must_read_as_drawn(
     assert (end.verdict is not None, end.outside_scope) == (inside, not inside)
     assert load(path).turns[0].reply.verdict is not None, "what the judge wrote is kept"
     for_all = ScriptedBackend([f"<Snapshot>\n{notes}</Snapshot>{ANSWER}"])
-    assert end_of(drawn, for_all).verdict is not None, "a judge for all videos is not asked"
+    assert end_of(judge(drawn, for_all)).verdict is not None, "a judge for all videos is not asked"
 
 
 @pytest.mark.parametrize("prompt", HALF_UNDERSTOOD)
@@ -185,17 +170,22 @@ def test_each_prompt_of_the_drawn_worlds_is_read_as_its_scene(world: World) -> N
 
 
 def test_every_face_says_why(nano: Backend, drawn: VideoPair, tmp_path: Path) -> None:
-    end_of(replace(drawn, prompt="A red ball."), nano, ONE_TURN, trace=tmp_path / "0.json")
-    odd = load(tmp_path / "0.json")
+    odd_pair, kept = replace(drawn, prompt="A red ball."), tmp_path / "0.json"
+    odd = compare(odd_pair, nano, Settings(max_turns=1), trace=kept)
     clips = tuple(replace(clip, drawn=False) for clip in odd.started.clips if clip)
     real = replace(odd, started=replace(odd.started, clips=clips))
     (tmp_path / "1.json").write_bytes(to_json(real))
     pair = EvaluationPair("drawn", 1, "p", "a", "b")
     for number, trace in enumerate((odd, real)):
         view = RunView.of(trace)
+        plain, labels = (
+            run("replay", tmp_path / f"{number}.json", *more) for more in ([], ["--json"])
+        )
+        assert (plain.returncode, "\nVerdict" in plain.stdout) == (3, False)
+        assert (labels.returncode, json.loads(labels.stdout)) == (3, NULLS)
         faces = {
-            "command line": run("replay", tmp_path / f"{number}.json").stdout,
-            "labels": run("replay", tmp_path / f"{number}.json", "--json").stderr,
+            "command line": plain.stdout,
+            "labels": labels.stderr,
             "page": view.headline,
             "report": render_report(trace),
             "API": str(run_json(view)["notes"]),
@@ -211,29 +201,8 @@ def test_every_face_says_why(nano: Backend, drawn: VideoPair, tmp_path: Path) ->
     ("reply", "stop"), [("Well.", StopReason.NO_ANSWER), (ANSWER, StopReason.ANSWERED)]
 )
 def test_however_the_run_ends_it_is_outside(pair: VideoPair, reply: str, stop: StopReason) -> None:
-    end = end_of(pair, ScriptedBackend([reply], scope="drawn"))
+    end = end_of(judge(pair, ScriptedBackend([reply], scope="drawn")))
     assert (end.stop, end.verdict, end.outside_scope) == (stop, None, True)
-
-
-def test_the_command_line_exits_with_3(clips: Clips, tmp_path: Path) -> None:
-    trace = tmp_path / "run.json"
-    options = (
-        "--prompt",
-        "A red cube moves left across the grass.",
-        "--judge",
-        "nano",
-        "--max-turns",
-        "1",
-    )
-    plain = run("compare", *clips, *options, "--trace", trace)
-    assert plain.returncode == 3
-    assert "cannot judge real videos" in plain.stdout
-    assert "\nVerdict" not in plain.stdout
-    again = run("replay", trace, "--json")
-    assert (again.returncode, json.loads(again.stdout)) == (3, NULLS)
-    assert "cannot judge real videos" in again.stderr
-    done = run("compare", clips[0], tmp_path / "none.mp4", *options, "--json")
-    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
 
 
 def test_the_scope_belongs_to_the_checkpoint(nano: Backend, tmp_path: Path) -> None:

@@ -154,11 +154,10 @@ def test_a_place_that_cannot_be_written_costs_no_run_and_the_record_says_where_i
 
 
 def test_a_new_file_and_an_earlier_trace_are_written(folder: Path) -> None:
-    twos = ANSWER.replace("TA=1, MQ=0, VQ=2, OA=1", "TA=2, MQ=2, VQ=2, OA=2")
+    twos = ANSWER.replace("OA=1", "OA=2")
     for name in ("new.json", "earlier.json"):
         list(judge(own_pair(folder), ScriptedBackend([twos]), trace=folder / name))
-        end = load(folder / name).finished
-        assert set(end.verdict.labels.values()) == {2}
+        assert load(folder / name).finished.verdict.labels["OA"] == 2
 
 
 def test_a_trace_that_a_killed_run_left_is_replaced(folder: Path) -> None:

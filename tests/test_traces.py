@@ -6,9 +6,6 @@ import base64
 import json
 import math
 import random
-import signal
-import subprocess
-import sys
 import tracemalloc
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,7 +16,6 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from tests.support.waiting import until
 from tests.test_judge import ANSWER
 from tests.ui.support import handmade_runs
 from vrthinker_core.backends import ScriptedBackend
@@ -101,9 +97,7 @@ TAMPERED: dict[str, list[Any]] = {
 
 
 @pytest.mark.parametrize("place", TAMPERED)
-def test_a_trace_that_was_tampered_with_is_refused_in_one_sentence(
-    stored: bytes, place: str
-) -> None:
+def test_a_trace_that_was_tampered_with_is_refused(stored: bytes, place: str) -> None:
     where = [int(key) if key.isdecimal() else key for key in place.split(".")]
     for value in TAMPERED[place]:
         check_refused(changed(stored, where, value))
@@ -119,20 +113,11 @@ def test_what_a_reply_may_hold_is_read_back(stored: bytes) -> None:
     assert from_json(to_json(said)) == said
 
 
-LISTS = [
-    (["started", "notes"], "x"),
-    (["turns", 0, "reply", "wants"], {"indices": [], "dropped": [1] * 70_000}),
-    (["turns", 0, "reply", "wants"], {"indices": [1] * 70_000}),
-    (["turns", 0, "in_view"], {"slot": 1, "side": 1}),
-    (["turns", 0, "completion", "tokens"], 1),
-    (["turns", 0, "completion", "label_tokens"], {"offset": 0, "probabilities": [0, 0, 1]}),
-    (["turns", 0, "abandoned"], ""),
-]
-
-
-@pytest.mark.parametrize(("where", "item"), LISTS, ids=str)
-def test_every_list_of_a_trace_has_a_bound(stored: bytes, where: list[Any], item: Any) -> None:
-    check_refused(changed(stored, where, item if where[-1] == "wants" else [item] * 70_000))
+@pytest.mark.parametrize(
+    "wants", [{"indices": [], "dropped": [1] * 70_000}, {"indices": [1] * 70_000}], ids=len
+)
+def test_a_list_that_is_too_long_is_refused(stored: bytes, wants: Any) -> None:
+    check_refused(changed(stored, ["turns", 0, "reply", "wants"], wants))
 
 
 def test_no_field_of_a_trace_takes_a_list_without_a_bound() -> None:
@@ -245,29 +230,3 @@ def test_a_trace_of_an_earlier_version_is_read(stored: bytes, where: list[Any]) 
     place = reduce(lambda inner, key: inner[key], where[:-1], data)
     del place[where[-1]]
     assert from_json(json.dumps(data).encode()) == from_json(stored)
-
-
-RUN = """
-import sys
-from pathlib import Path
-from vrthinker_core.backends import ScriptedBackend
-from vrthinker_core.judge import judge
-from vrthinker_core.types import Settings, VideoPair
-call = '<tool_call>{"name": "select_frames", "arguments": {"frame_indices": [%d]}}</tool_call>'
-script = [call % k for k in range(30)]
-first, second, trace = map(Path, sys.argv[1:])
-for event in judge(VideoPair("p", first, second), ScriptedBackend(script, pause=0.002), Settings(max_turns=30), trace=trace):
-    pass
-"""
-
-
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
-def test_a_killed_process_leaves_a_readable_trace(clips: tuple[Path, Path], tmp_path: Path) -> None:
-    path = tmp_path / "run.json"
-    process = subprocess.Popen([sys.executable, "-c", RUN, *map(str, clips), str(path)])
-    until(lambda: path.exists() and len(load(path).turns) >= 2)
-    process.kill()
-    process.wait()
-    trace = load(path)
-    assert len(trace.turns) >= 2
-    assert trace.finished is None

@@ -94,5 +94,4 @@ def test_replay_prints_the_vote_and_the_labels_stay_the_judges(tmp_path: Path) -
     assert "Motion quality  video 2     differs" in vote
     assert VOTE.note in vote
     labels = json.loads(run_command("replay", tmp_path / "run.json", "--json").stdout)
-    assert [labels[name] for name in ("TA", "MQ", "VQ", "OA")] == [1, 0, 2, 1]
-    assert labels["order"]["OA"] == "flips", "a vote after the second run does not hide that one"
+    assert (labels["TA"], labels["MQ"], labels["order"]["OA"]) == (1, 0, "flips")

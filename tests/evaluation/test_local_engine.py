@@ -56,9 +56,7 @@ def test_pairs_that_fail_take_no_other_with_them(tmp_path: Path, batch: bool) ->
     unreadable = [results[row].unreadable for row in (1, 2, 4, 5)]
     assert unreadable == [(), (), (Side.SECOND,), (Side.FIRST,)]
     for row in (1, 6):
-        trace = load(tmp_path / results[row].trace)
-        assert trace.finished
-        assert trace.finished.verdict == results[row].verdict
+        assert load(tmp_path / results[row].trace).finished.verdict == results[row].verdict
         assert results[row].turns == 1
         assert results[row].clip_seconds == pytest.approx((1 / 3, 1 / 3))
 
@@ -128,16 +126,12 @@ def test_a_pair_outside_the_scope_has_no_label(tmp_path: Path, batch: bool, repl
     (pair,) = some_pairs(tmp_path, 1)
     backend = (BatchScript if batch else ScriptedBackend)([reply], "paired", scope="drawn")
     (result,) = judge_locally([pair], backend, Settings(swap="on"), tmp_path, 1)
-    assert result.outside_scope
-    assert (result.judged, result.has_verdict, result.is_transient) == (False, False, False)
+    assert (result.outside_scope, result.has_verdict, result.is_transient) == (True, False, False)
     assert result.stop is (StopReason.ANSWERED if "Answer" in reply else StopReason.NO_ANSWER)
     assert {result.verdict, result.swapped, result.confidence, result.probabilities} == {None}
     assert re.match(f"{OUTSIDE_SCOPE} .*choose another judge", result.error)
     row = stored.table_row(result)
-    assert (row["outside_scope"], row["judged"]) == (True, False)
-    labels = [name for name in row if name.startswith(("verdict_", "swapped_", "p_"))]
-    assert {row[name] for name in labels} == {None}
-    assert b'"outside_scope":true' in stored.to_line(result)
+    assert (row["outside_scope"], row["judged"], row["verdict_OA"]) == (True, False, None)
     assert load(tmp_path / result.trace).turns[-1].completion.text == reply
 
 
@@ -163,9 +157,7 @@ def test_a_trace_that_went_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     (result,) = judge_locally([pair], scripted_judge(), Settings(), tmp_path, 1)
     assert (result.judged, result.trace) == (True, "")
-    assert re.search(
-        "^The trace could not be saved as .*; it was saved as .*trace.json instead", result.error
-    )
+    assert re.search("^The trace could not be saved as .*; it was saved as ", result.error)
 
 
 def test_so_many_pairs_are_in_hand_and_pairs_are_taken_as_they_are_needed(tmp_path: Path) -> None:
@@ -196,13 +188,10 @@ def test_once_cancelled_those_in_hand_end_as_cancelled(tmp_path: Path, batch: bo
     def stopped() -> bool:
         return len(results) >= 2
 
-    judge, settings = scripted_judge(batch=batch, pause=0.02), Settings(swap="on")
-    how = {"backend": judge, "settings": settings, "out": tmp_path, "concurrency": 2}
-    engine = partial(judge_locally, **how, cancelled=stopped)  # type: ignore[arg-type]
+    how = {"backend": scripted_judge(batch=batch, pause=0.02), "settings": Settings(swap="on")}
+    engine = partial(judge_locally, **how, out=tmp_path, concurrency=2, cancelled=stopped)  # type: ignore[arg-type]
     for result in judge_rows(pairs, engine, "scripted", tmp_path, {}, stopped):
         results.append(result)
     kept = list(stored.read_results(tmp_path / RESULTS))
     assert 2 <= len(kept) < 9
-    assert all(result.judged and result.order for result in kept), (
-        "what was broken off is not kept as a result"
-    )
+    assert all(result.judged and result.order for result in kept), "only whole runs are results"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import random
 import re
 from collections.abc import Iterator
 from dataclasses import asdict, replace
@@ -24,7 +23,6 @@ from vrthinker_core.commands.evaluation_commands import print_comparison, print_
 from vrthinker_core.errors import BadInput
 from vrthinker_core.evaluation import html
 from vrthinker_core.evaluation.agreement import compare_judges
-from vrthinker_core.evaluation.behaviour import ProbabilityBin
 from vrthinker_core.evaluation.html import Bar, Cell, element, render_page, sortable_table
 from vrthinker_core.evaluation.pair_tables import MAX_SHOWN, disagreements
 from vrthinker_core.evaluation.summary import summarize
@@ -98,32 +96,8 @@ def test_text_never_becomes_markup_and_a_page_asks_for_nothing() -> None:
     assert page.encode("utf-8")
 
 
-def test_a_table_has_buttons_and_values_to_sort_by() -> None:
-    rows = [["b", html.percent(2 / 3)], [HOSTILE, html.percent(None)]]
-    table = sortable_table("Judges", ("judge", "tau"), rows)
-    assert ReadPage(table).names.count("button") == 2
-    assert f'data-value="{2 / 3!r}"' in table
-    assert ">66.7 %<" in table
-    assert table.count('scope="row"') == 2
-    assert table.count("data-value") == 1, "what is not known has no value, and sorts last"
-    assert sortable_table("Nothing", ("judge",), []) == ""
-    assert html.number(1234.5, 1) == Cell("1,234.5", 1234.5)
+def test_a_number_has_no_minus_nought() -> None:
     assert html.number(-0.0012, 2) == Cell("0.00", -0.0012)
-
-
-def test_plots_are_well_formed_whatever_stands_in_them() -> None:
-    bins = ProbabilityBin(0.5, 0.6, 10, 0.5, 0.4), ProbabilityBin(0.9, 1.0, 1, 0.9, 1.0)
-    for label in ("plain", HOSTILE):
-        bars = [Bar(label, 0.5, 0.25, 0.75), Bar("always tie", 1.0, plain=True)]
-        points = [Bar(label, -0.1, -0.2, 0.0)]
-        for plot in (
-            html.interval_bars(label, bars),
-            html.interval_bars(label, points, span=(-0.5, 0.5), unit="points"),
-            html.histogram(label, [(label, 3), ("2", 0)]),
-            html.reliability_plot(label, bins),
-        ):
-            assert not {"script", "img"} & set(ReadPage(plot).names)
-            ElementTree.fromstring(plot.replace("\x1b", "").encode("utf-8", "replace"))
 
 
 def test_bars_lie_within_their_plot_and_in_proportion() -> None:
@@ -150,28 +124,22 @@ def page(chromium: Browser) -> Iterator[Page]:
 
 
 def test_tables_sort_both_ways_and_say_so(page: Page, tmp_path: Path) -> None:
-    rows = [
-        ["b10", html.number(2.0)],
-        ["b9", html.number(None)],
-        ["a", html.number(10.0)],
-        ["c", html.number(-1.5, 1)],
-    ]
-    (tmp_path / "table.html").write_text(
-        render_page("t", "", [("s", sortable_table("c", ("name", "value"), rows))]), "utf-8"
-    )
+    values = {"b10": 2.0, "b9": None, "a": 10.0, "c": -1.5, "d": 2.04}
+    rows = [[name, html.number(value, 1)] for name, value in values.items()]
+    table = sortable_table("c", ("name", "value"), rows)
+    (tmp_path / "table.html").write_text(render_page("t", "", [("s", table)]), "utf-8")
     page.goto((tmp_path / "table.html").as_uri())
     names, value = page.get_by_role("button").all()
-    seen = [([row.inner_text() for row in page.locator("tbody th").all()], None)]
+    seen = []
     for button in (value, value, names, names):
         button.click()
         order = [row.inner_text() for row in page.locator("tbody th").all()]
         seen.append((order, page.locator("thead th[aria-sort]").get_attribute("aria-sort")))
     assert seen == [
-        (["b10", "b9", "a", "c"], None),
-        (["a", "b10", "c", "b9"], "descending"),
-        (["c", "b10", "a", "b9"], "ascending"),
-        (["a", "b9", "b10", "c"], "ascending"),
-        (["c", "b10", "b9", "a"], "descending"),
+        (["a", "d", "b10", "c", "b9"], "descending"),
+        (["c", "b10", "d", "a", "b9"], "ascending"),
+        (["a", "b9", "b10", "c", "d"], "ascending"),
+        (["d", "c", "b10", "b9", "a"], "descending"),
     ]
 
 
@@ -197,6 +165,8 @@ def test_nothing_in_a_data_set_becomes_markup(tmp_path: Path) -> None:
     rows = [*hostile(simulate(60, 9)), failed(99, "1", HOSTILE)]
     page = report(tmp_path, rows, HOSTILE)
     other = comparison((tmp_path, tmp_path), rows, hostile(simulate(60, 9, seed=1)))
+    for svg in re.findall("<svg.*?</svg>", (tmp_path / "report.html").read_text("utf-8"), re.S):
+        ElementTree.fromstring(svg)
     for each in (page, other):
         assert "img" not in each.names
         assert each.names.count("script") == 1
@@ -233,30 +203,16 @@ def test_the_figures_of_page_json_and_terminal_are_those_of_the_summary(tmp_path
     assert told["summary"]["counts"]["pairs"] == summary.counts.pairs
 
 
-def test_equal_results_give_equal_files_whatever_their_order(tmp_path: Path) -> None:
-    rows = simulate(40, 30)
-    for name, order in (("one", rows), ("other", random.Random(2).sample(rows, len(rows)))):
-        (tmp_path / name).mkdir()
-        report(tmp_path / name, order)
-    for file in ("report.html", "report.json"):
-        assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "other" / file).read_bytes()
-
-
 def test_the_surest_disagreement_comes_first() -> None:
     def sure(share: float) -> dict[Dimension, tuple[float, float, float]]:
         return {Dimension.OA: (0.0, 1 - share, share)}
 
     rows = [
-        result(1, "1", "0"),
-        result(2, "1", "2"),
-        result(3, "1", "2", confidence=2),
-        result(4, "1", "2", confidence=5),
-        result(5, "1", "2", probabilities=sure(0.6)),
-        result(6, "1", "2", probabilities=sure(0.9)),
+        *(result(1, "1", "0"), result(2, "1", "2")),
+        *(result(n, "1", "2", confidence=level) for n, level in ((3, 2), (4, 5))),
+        *(result(n, "1", "2", probabilities=sure(share)) for n, share in ((5, 0.6), (6, 0.9))),
         result(7, "1", "1", probabilities=sure(0.1)),
-        result(8, "1", None),
-        failed(9, "1"),
-        result(10, "-", "1"),
+        *(result(8, "1", None), failed(9, "1"), result(10, "-", "1")),
     ]
     for order in (rows, rows[::-1]):
         assert [each.row for each in disagreements(order, Dimension.OA)] == [6, 5, 4, 3, 2, 1]
@@ -275,10 +231,8 @@ def test_a_flip_shows_no_winner_and_a_score_keeps_the_first_label(tmp_path: Path
         result(13, "1", "1", swapped=verdict("2")),
     ]
     page = report(tmp_path, rows)
-    assert cells(page, 11)[1:5] == ["prompt 11", "1", " TA 1, MQ 1, VQ 1", "flips"], (
-        "the other video when swapped"
-    )
-    assert cells(page, 11)[5] == " TA flips, MQ 2, VQ 2", "a tie in one order is none"
+    flips = ["flips", " TA flips, MQ 2, VQ 2"]  # A tie in one order is none
+    assert cells(page, 11)[1:6] == ["prompt 11", "1", " TA 1, MQ 1, VQ 1", *flips]
     assert cells(page, 12)[2:4] == ["1", "2"]
     assert any(wording.NO_RELIABLE_WINNER in text for text in page.texts)
     told = json.loads((tmp_path / "report.json").read_text("utf-8"))
@@ -301,9 +255,7 @@ def test_that_nothing_was_tested_in_both_orders_is_said_once(tmp_path: Path, swa
     for text in (printed(rows), *(" ".join(page.texts) for page in pages)):
         assert text.count(wording.NOT_SWAP_TESTED) == (0 if swapped else 1)
     silent = [failed(1, "1"), result(2, "1", None)]
-    assert wording.NOT_SWAP_TESTED not in " ".join(report(tmp_path, silent).texts), (
-        "there is no verdict"
-    )
+    assert wording.NOT_SWAP_TESTED not in " ".join(report(tmp_path, silent).texts)
 
 
 def test_a_probability_is_told_where_it_tells_something(tmp_path: Path) -> None:
@@ -313,9 +265,6 @@ def test_a_probability_is_told_where_it_tells_something(tmp_path: Path) -> None:
     ]
     page = report(tmp_path, rows)
     assert [cells(page, row)[4] for row in (23, 22, 21)] == ["high", "high", "89.9 %"]
-    assert page.texts.index("23") < page.texts.index("22") < page.texts.index("21"), (
-        "the surest comes first"
-    )
 
 
 def test_what_a_judge_cannot_judge_is_a_failure_with_that_reason(tmp_path: Path) -> None:
@@ -326,11 +275,7 @@ def test_what_a_judge_cannot_judge_is_a_failure_with_that_reason(tmp_path: Path)
     assert (counts.pairs, counts.answered, counts.unanswered, counts.failed) == (5, 1, 0, 4)
     for text in (" ".join(page.texts), printed(rows)):
         assert f"4 failed ({wording.DEMO_RUN}: 3; BackendFailed: 1)" in text
-    assert (
-        sum(wording.OUTSIDE_SCOPE in text for text in page.texts)
-        == page.texts.count(wording.DEMO_RUN)
-        == 3
-    ), "a row of what was not judged"
+    assert page.texts.count(wording.DEMO_RUN) == 3, "a row of what was not judged"
     (overall,) = (each for each in summary.agreement if each.dimension is Dimension.OA)
     ties = overall.confusion[0]
     assert ties == (1, 0, 0, 4), "people's: a judge that cannot say gave no tie"
@@ -343,20 +288,13 @@ def test_a_long_list_is_cut_and_says_so(tmp_path: Path) -> None:
     page = report(tmp_path, rows)
     assert any(f"The first {MAX_SHOWN} of {len(rows):,} pairs" in text for text in page.texts)
     assert sum(link.startswith("traces/") for link in page.attributes("href")) == MAX_SHOWN
-    assert json.loads((tmp_path / "report.json").read_text("utf-8"))["disagreements"][
-        "pairs"
-    ] == len(rows)
+    told = json.loads((tmp_path / "report.json").read_text("utf-8"))
+    assert told["disagreements"]["pairs"] == len(rows)
 
 
 SMALLEST = [
-    *(
-        made.broken(1, "1"),
-        made.left_out(1),
-        failed(1, "1"),
-        result(1, "-", "1111"),
-        result(1, "1", "1"),
-    ),
-    *(result(1, "0", "-"), result(1, "0", "0", turns=0, seconds=1e9)),
+    *(made.broken(1, "1"), made.left_out(1), failed(1, "1"), result(1, "-", "1111")),
+    *(result(1, "1", "1"), result(1, "0", "-"), result(1, "0", "0", turns=0, seconds=1e9)),
 ]
 
 
@@ -379,9 +317,9 @@ def test_how_a_judge_compares_with_a_constant_answer_is_told(tmp_path: Path) -> 
 
 def test_published_numbers_stand_beside_the_whole_set(tmp_path: Path) -> None:
     rows = [result(n, "1", "1", prompt="one") for n in range(1069)]
-    page = report(tmp_path, rows, "genai-bench")
-    assert "UnifiedReward-Think 7B" in page.texts
-    assert any("does not say which one" in text for text in page.texts)
+    texts = " ".join(report(tmp_path, rows, "genai-bench").texts)
+    assert "UnifiedReward-Think 7B" in texts
+    assert "does not say which one" in texts
 
 
 def test_tables_fit_a_terminal() -> None:
@@ -390,12 +328,12 @@ def test_tables_fit_a_terminal() -> None:
 
 
 def test_a_comparison_links_both_traces(tmp_path: Path) -> None:
-    for name in ("first", "second run"):
-        (tmp_path / name).mkdir()
-    first, second = ([result(1, "1", said, trace="traces/1.json")] for said in "12")
-    page = comparison((tmp_path / "first", tmp_path / "second run"), first, second)
+    folders = tmp_path / "first", tmp_path / "second run"
+    for folder in folders:
+        folder.mkdir()
+    page = comparison(folders, *([result(1, "1", said, trace="traces/1.json")] for said in "12"))
     assert page.links() == ["traces/1.json", "../second%20run/traces/1.json"]
-    told = json.loads((tmp_path / "first" / "comparison.json").read_text("utf-8"))
+    told = json.loads((folders[0] / "comparison.json").read_text("utf-8"))
     assert told["comparison"]["judges"] == ["a judge in first", "a judge in second run"]
     assert told["comparison"]["shared"] == 1
 
@@ -406,19 +344,16 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None
         write_report(tmp_path / "none", summarize(rows), rows)
 
 
-def keep(folder: Path, results: list[PairResult], dataset: str | None = None) -> Path:
+def keep(folder: Path, results: list[PairResult]) -> Path:
     folder.mkdir()
     (folder / RESULTS).write_bytes(b"".join(map(to_line, results)))
-    if dataset:
-        write_run(
-            folder, EvaluationRun(dataset, "data", len(results), "digest", "nano", Settings())
-        )
     return folder
 
 
 def test_one_folder_gives_a_report_in_which_a_pair_judged_again_counts_once(tmp_path: Path) -> None:
     rows = simulate(60, 20)
-    folder = keep(tmp_path / "run", [*simulate(60, 20, seed=1), *rows], "genai-bench")
+    folder = keep(tmp_path / "run", [*simulate(60, 20, seed=1), *rows])
+    write_run(folder, EvaluationRun("genai-bench", "data", 60, "digest", "nano", Settings()))
     code, out, error = call("report", folder)
     assert (code, error) == (0, "")
     assert "compared with “always tie”" in " ".join(out.split())

@@ -7,6 +7,7 @@ import json
 import resource
 import threading
 from collections.abc import Iterator, Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +27,12 @@ from vrthinker_core.types.wording import OUTSIDE_SCOPE
 
 HUES = (80, 0, 120, 40)  # Of four clips: the redder, the better
 ANSWER = "<Snapshot>s</Snapshot><Think>t</Think><Answer>{}</Answer>"
-BEST_FIRST = (2, 0, 3, 1)
 
 
 @pytest.fixture(scope="module")
 def videos(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     folder = tmp_path_factory.mktemp("videos")
-    return [
-        write_clip(folder / f"{number}.mp4", frames=10, hue=hue) for number, hue in enumerate(HUES)
-    ]
+    return [write_clip(folder / f"{hue}.mp4", frames=10, hue=hue) for hue in HUES]
 
 
 def redness(messages: Sequence[Message], side: Side) -> float:
@@ -53,12 +51,12 @@ TRUTH = ScriptedBackend(redder, protocol="paired")
 def test_a_win_rate_is_the_share_of_the_beaten(videos: list[Path], tmp_path: Path) -> None:
     found = reward("A block.", videos, TRUTH, traces=tmp_path)
     assert found.overall == found.rates[Dimension.VQ] == (2 / 3, 0.0, 1.0, 1 / 3)
-    assert found.best == BEST_FIRST[0]
+    assert found.best == 2
     assert found.rates[Dimension.TA] == (0.5,) * 4, "a tie is half a win"
     favoured = pytest.approx([1 / 3, 1 / 3, 2 / 3, 2 / 3])
     assert sorted(found.rates[Dimension.MQ]) == favoured, "a favourite side favours nobody"
     met = {frozenset((pair.first, pair.second)) for pair in found.pairs}
-    assert met == {frozenset((i, j)) for i in range(4) for j in range(i)}
+    assert met == set(map(frozenset, combinations(range(4), 2)))
     assert found.errors == ()
     kept = {load(path).finished for path in tmp_path.iterdir()}
     assert kept == {pair.trace.finished for pair in found.pairs}
@@ -90,10 +88,7 @@ def test_a_judge_outside_its_scope_rewards_nothing(videos: list[Path], swap: Any
     judge, settings = ScriptedBackend(redder, protocol="paired", scope="drawn"), Settings(swap=swap)
     awaited = run_in_thread(areward("A block.", videos[:3], judge, settings))
     for found in (reward("A block.", videos[:3], judge, settings), awaited):
-        assert len(found.errors) == 3
-        for error in found.errors:
-            assert error.startswith(OUTSIDE_SCOPE)
-            assert "another judge" in error
+        assert [error.startswith(OUTSIDE_SCOPE) for error in found.errors] == [True] * 3
         assert (set(found.rates.values()), found.best) == ({(None, None, None)}, None)
 
 
@@ -148,9 +143,8 @@ def test_it_may_have_the_files_open_that_its_pairs_take() -> None:
 
 def test_it_can_be_awaited(videos: list[Path]) -> None:
     async def both() -> list[Reward]:
-        return await asyncio.gather(
-            areward("One.", videos, TRUTH), areward("Two.", videos[:2], TRUTH)
-        )
+        groups = ("One.", videos), ("Two.", videos[:2])
+        return await asyncio.gather(*(areward(*group, TRUTH) for group in groups))
 
     one, two = run_in_thread(both())
     assert (one.best, two.best) == (2, 0)

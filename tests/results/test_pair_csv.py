@@ -59,11 +59,9 @@ SAVED = {
     "BOM": PLAIN.encode("utf-8-sig"),
     "semicolons": PLAIN.replace(",", ";").encode(),
     "UTF-16 with tabs": PLAIN.replace(",", "\t").encode("utf-16"),
-    "CRLF, empty lines": f"{HEADER}\n{PLAIN.partition(chr(10))[2]}\n".replace(
-        "\n", "\r\n"
-    ).encode(),
+    "CRLF, empty lines": PLAIN.replace("OA\n", "OA\n\n").replace("\n", "\r\n").encode(),
     "CR": PLAIN.replace("\n", "\r").encode(),
-    "other case": f"\n{HEADER.upper()}{PLAIN.partition(chr(10))[2]}".encode(),
+    "other case": b"\n" + PLAIN.replace(HEADER, HEADER.upper()).encode(),
     "spaces": PLAIN.replace(",", ", ").encode(),
     "space around quotes": QUOTED.encode(),
 }
@@ -131,12 +129,10 @@ def test_a_broken_row_costs_itself_alone(table: Path) -> None:
     prompts = [pair.prompt for pair in pairs if not pair.fault]
     assert prompts == [f"Prompt {number}" for number in range(1, 18, 2)]
     sentences = {pair.row: pair.fault for pair in pairs if pair.fault}
-    assert sentences[2] == "The row is not UTF-8: save the table as UTF-8."
-    assert "quotation marks do not pair up" in sentences[4]
-    assert sentences[6].startswith("The row has 9 fields and the header 7")
-    assert sentences[8].startswith("The row has 1 fields and the header 7")
-    assert "quotation marks do not pair up" in sentences[10]
-    assert sentences[16] == "The row cannot be read: a field of it is too long."
+    marks = "quotation marks do not pair up"
+    parts = {2: "save the table as UTF-8", 4: marks, 6: "has 9 fields and the header 7"}
+    parts |= {8: "has 1 fields and the header 7", 10: marks, 16: "a field of it is too long"}
+    assert [row for row, part in parts.items() if part not in sentences[row]] == []
     assert all(sentence.endswith(".") and "\n" not in sentence for sentence in sentences.values())
 
 
@@ -153,8 +149,9 @@ def test_a_prompt_may_hold_commas_quotes_and_lines(table: Path, space: str) -> N
 
 def test_paths_are_those_of_the_table_or_full(table: Path, tmp_path: Path) -> None:
     elsewhere = touch(tmp_path / "deeper" / "c.mp4")
-    rows = f"a.mp4,{elsewhere},P,,,,\n../a.mp4,b.mp4,P,,,,\nfile:///a.mp4,b.mp4,P,,,,\n,b.mp4,P,,,,\n{tmp_path},b.mp4,P,,,,\n"
-    full, *pairs = read(table, HEADER + rows)
+    firsts = ("../a.mp4", "file:///a.mp4", "", tmp_path)
+    rows = "".join(f"{first},b.mp4,P,,,,\n" for first in firsts)
+    full, *pairs = read(table, f"{HEADER}a.mp4,{elsewhere},P,,,,\n{rows}")
     assert (full.first, full.second) == (str(tmp_path / "a.mp4"), str(elsewhere))
     assert [full.fault, *(pair.fault for pair in pairs)] == [
         "",
@@ -198,16 +195,10 @@ def test_a_name_counts_as_it_stands_before_any_other_way_to_read_it(table: Path)
         assert pair.first == str(table.parent / name)
 
 
-OUTSIDE = (
-    "..\\a.mp4",
-    "sub/../../a.mp4",
-    "sub\\..\\..\\a.mp4",
-    "a/b\\../../../a.mp4",
-    "../{}/a.mp4",
-)
+OUTSIDE = "..\\a.mp4 sub/../../a.mp4 sub\\..\\..\\a.mp4 a/b\\../../../a.mp4 ../{}/a.mp4"
 
 
-@pytest.mark.parametrize("name", OUTSIDE)
+@pytest.mark.parametrize("name", OUTSIDE.split())
 def test_a_name_that_leaves_the_folder_is_refused(table: Path, name: str) -> None:
     touch(table.parent.parent / "a.mp4")
     (pair,) = read(table, f"{HEADER}{name.format(table.parent.name)},b.mp4,P,,,,\n")

@@ -17,18 +17,11 @@ import pytest
 
 from tests.support.slow import slow
 from tests.support.waiting import until
+from tests.video.support import write_clips
 from tests.video.support.hostile_clips import EVEN, stamped
 from tests.video.support.open_clips import PAIRED, opened, pixels
-from tests.video.support.real_clips import REAL_CLIPS
-from tests.video.support.write_clips import (
-    FFV1,
-    MPEG4,
-    UNEVEN,
-    repeated,
-    rotated,
-    sound_only,
-    write,
-)
+from tests.video.support.real_clips import real_clips
+from tests.video.support.write_clips import FFV1, MPEG4, repeated, write
 from vrthinker_core.errors import NoCopy, VideoError
 from vrthinker_core.types.frames import Sizing
 from vrthinker_core.video import Limits
@@ -39,8 +32,8 @@ MakeClip = Callable[[str], Path]
 PLAYABLE = ["B-frames", "variable rate", "rotated", "wide pixels", "VP8", "one frame"]
 REMUXED = ["fragments", "cut off", "no duration", "two streams"]
 LOOKED_AT = ["HEVC", "MPEG-4 in AVI", "10 bit", "transport stream", "4:4:4"]
-OTHERS = ["open GOP", "edit list", "animated GIF", "odd size", "size changes"]
-SLOW = ["intra refresh", "raw stream", "MPEG-2 program"]
+OTHERS = ["edit list", "animated GIF", "size changes"]
+SLOW = ["intra refresh", "raw stream", "MPEG-2 program", "open GOP", "odd size"]
 ENCODED = [*LOOKED_AT, *OTHERS, *(pytest.param(name, marks=slow) for name in SLOW)]
 
 
@@ -96,8 +89,7 @@ def test_where_only_the_container_is_wrong_the_packets_are_copied(
 def test_a_wrong_suffix_is_corrected(make_clip: MakeClip, tmp_path: Path) -> None:
     misnamed = tmp_path / "clip.avi"
     misnamed.write_bytes(make_clip("B-frames").read_bytes())
-    copy = playable_copy(misnamed, tmp_path / "copies")
-    assert (copy.suffix, len(packets(copy))) == (".mp4", 50)
+    assert playable_copy(misnamed, tmp_path / "copies").suffix == ".mp4"
 
 
 def assert_looks_alike(source: Path, copy: Path) -> None:
@@ -111,8 +103,7 @@ def assert_looks_alike(source: Path, copy: Path) -> None:
 def test_everything_else_is_encoded_anew(name: str, make_clip: MakeClip, copy_of: MakeClip) -> None:
     source, copy = make_clip(name), copy_of(name)
     codec, colours, width, height = stream(copy)
-    assert (codec, colours) == ("h264", "yuv420p")
-    assert width % 2 == height % 2 == 0
+    assert (codec, colours, width % 2, height % 2) == ("h264", "yuv420p", 0, 0)
     assert packets(copy) != packets(source)
     assert_same_frame_times(source, copy)
     if name in LOOKED_AT:
@@ -130,11 +121,11 @@ def test_a_copy_of_a_clip_with_a_wrong_timestamp_has_the_times_that_the_judge_is
 
 @pytest.mark.parametrize("how", [{}, MPEG4], ids=["copied", "encoded"])
 def test_variable_timestamps_are_kept_exactly(how: dict[str, Any], tmp_path: Path) -> None:
-    source = write(tmp_path / "uneven.mkv", 40, pts=UNEVEN, **how)
+    source = write(tmp_path / "uneven.mkv", 40, pts=write_clips.UNEVEN, **how)
     copy = playable_copy(source, tmp_path / "copies")
     with av.open(str(copy)) as container:
         found = [frame.pts * frame.time_base for frame in container.decode(video=0)]
-    assert found == [Fraction(stamp, 1000) for stamp in UNEVEN]
+    assert found == [Fraction(stamp, 1000) for stamp in write_clips.UNEVEN]
     assert_same_frame_times(source, copy)
 
 
@@ -142,7 +133,7 @@ def test_variable_timestamps_are_kept_exactly(how: dict[str, Any], tmp_path: Pat
 def test_rotation_is_kept(how: dict[str, Any], tmp_path: Path) -> None:
     """Copied packets keep the display matrix; encoded frames are rotated already."""
     upright = write(tmp_path / "upright.mp4", **how)
-    source = rotated(tmp_path / "turned.mov", upright, 0, 1, -1, 0)
+    source = write_clips.rotated(tmp_path / "turned.mov", upright, 0, 1, -1, 0)
     copy = playable_copy(source, tmp_path / "copies")
     with opened(copy) as copied:
         assert (copied.info.width, copied.info.height) == (64, 96)
@@ -150,24 +141,20 @@ def test_rotation_is_kept(how: dict[str, Any], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "copy_size"),
+    ("how", "copy_size"),
     [
-        ((1600, 200), (1280, 160)),
-        ((200, 1600), (160, 1280)),
-        ((97, 63), (98, 64)),
-        ((2, 2), (2, 2)),
+        ({"size": (1600, 200)}, (1280, 160)),
+        ({"size": (200, 1600)}, (160, 1280)),
+        ({"size": (97, 63)}, (98, 64)),
+        ({"size": (2, 2)}, (2, 2)),
+        ({**MPEG4, "pixel_aspect": Fraction(4, 3)}, (128, 64)),
     ],
 )
-def test_encoded_sizes_are_even_and_limited(
-    size: tuple[int, int], copy_size: tuple[int, int], tmp_path: Path
+def test_encoded_sizes_are_even_and_limited_and_pixels_square(
+    how: dict[str, Any], copy_size: tuple[int, int], tmp_path: Path
 ) -> None:
-    source = write(tmp_path / "film.mkv", 2, size=size, **FFV1)
+    source = write(tmp_path / "film.mkv", 2, **FFV1 | how)
     assert stream(playable_copy(source, tmp_path))[2:] == copy_size
-
-
-def test_pixels_that_are_not_square_are_made_square(tmp_path: Path) -> None:
-    source = write(tmp_path / "wide.avi", 2, **MPEG4, pixel_aspect=Fraction(4, 3))
-    assert stream(playable_copy(source, tmp_path))[2:] == (128, 64)
 
 
 def test_a_copy_is_made_once_and_does_not_contain_the_name_of_the_source(
@@ -179,11 +166,10 @@ def test_a_copy_is_made_once_and_does_not_contain_the_name_of_the_source(
     written = copy.stat().st_mtime_ns
     assert playable_copy(make_clip("MPEG-4 in AVI"), tmp_path / "copies") == copy
     assert copy.stat().st_mtime_ns == written
-    assert "secret" not in copy.name
-    content = copy.read_bytes()
+    content = copy.name.encode() + copy.read_bytes()
     assert b"secret" not in content
     assert str(tmp_path).encode() not in content
-    assert [path.name for path in copy.parent.iterdir()] == [copy.name]
+    assert list(copy.parent.iterdir()) == [copy]
 
 
 def test_several_threads_make_one_whole_copy(make_clip: MakeClip, tmp_path: Path) -> None:
@@ -206,7 +192,9 @@ HOSTILE = {
 def test_what_is_no_video_is_refused_with_a_sentence(tmp_path: Path) -> None:
     for name, content in HOSTILE.items():
         (tmp_path / name).write_bytes(content)
-    sources = [tmp_path / name for name in HOSTILE] + [sound_only(tmp_path / "sound.mp4")]
+    sources = [tmp_path / name for name in HOSTILE] + [
+        write_clips.sound_only(tmp_path / "sound.mp4")
+    ]
     for source in (*sources, Path("http://127.0.0.1/a.mp4"), tmp_path / "missing.mp4", tmp_path):
         with pytest.raises(VideoError, match=rf"{source.name} .*\.$"):
             playable_copy(source, tmp_path / "copies")
@@ -262,7 +250,13 @@ def test_in_a_folder_that_cannot_be_written_no_copy_is_kept(
         playable_copy(make_clip("HEVC"), tmp_path / "copies")
 
 
-@pytest.mark.parametrize("source", REAL_CLIPS)
+COPIED = {
+    *("ax_iibbibb_editlist_videoonly.mp4", "ax_sample_android_slow_motion.mp4", "mp_circle.gif"),
+    *("ax_sample_missing_stsd.mp4", "dc_unordered.mov", "wm_simple_block.webm"),
+}
+
+
+@pytest.mark.parametrize("source", real_clips(COPIED))
 def test_real_clips(source: Path, tmp_path: Path) -> None:
     try:
         before = np.array(frame_times(source))

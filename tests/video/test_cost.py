@@ -33,12 +33,10 @@ def cpu_ticks(pid: int) -> int:
 
 def noisy(count: int, width: int, height: int) -> list[Picture]:
     """Pictures that are work for a decoder."""
-    pictures = []
+    pictures, rng = [], np.random.default_rng(0)
     for index in range(count):
-        shape = (height // 4, width // 4, 3)
-        noise = np.random.default_rng(index).integers(-12, 13, shape, np.int16)
-        coarse = noise.repeat(4, 0).repeat(4, 1)
-        picture = np.clip(numbered_picture(index, width, height) + coarse, 0, 255)
+        noise = rng.integers(-12, 13, (height // 4, width // 4, 3)).repeat(4, 0).repeat(4, 1)
+        picture = np.clip(numbered_picture(index, width, height) + noise, 0, 255)
         pictures.append(picture.astype(np.uint8))
     return pictures
 

@@ -124,6 +124,9 @@ def test_a_fresh_process_leaves_nothing_behind(make_clip: MakeClip, tmp_path: Pa
     before = descriptors()
     with opened(make_clip("B-frames")) as clip:
         clip.frames([1])
+        clip.close()  # twice
+    with pytest.raises(VideoError, match=r"plain\.mp4 was closed\."):
+        clip.frames([0])
     for name in ("noise.mp4", "missing.mp4"):
         with pytest.raises(VideoError):
             opened(tmp_path / name)
@@ -190,9 +193,7 @@ def test_a_forked_worker_has_a_process_and_descriptors_of_its_own(
         assert held[:3] == [Path("/dev/null")] * 3
         assert held[3].name.startswith("socket:")
         assert held[4] == make_clip("B-frames")
-        assert len(list((PROC / str(clip.pid) / "fd").iterdir())) == 5, (
-            "nothing of the fork server, and no other clip"
-        )
+        assert len(list((PROC / str(clip.pid) / "fd").iterdir())) == 5, "and no other clip"
         with opened(make_clip("B-frames")) as fresh:
             assert fresh.info == clip.info
             assert fresh.frames([3, 60]) == clip.frames([3, 60])
@@ -251,34 +252,13 @@ def test_all_end_when_their_owner_is_killed(how: tuple[str, str], make_clip: Mak
     until(lambda: not any(map(alive, pids)), 10)
 
 
-UNGUARDED = """
-import sys
-from pathlib import Path
-from tests.video.support.open_clips import opened
-from vrthinker_core.video import DecoderPool
-
-print("once", flush=True)
-decoders = DecoderPool()
-print(len(opened(Path(sys.argv[1]), decoders=decoders).frames([1, 2])))
-"""
-
-
-def test_the_main_module_is_not_run_again(make_clip: MakeClip, tmp_path: Path) -> None:
-    """Also without `if __name__ == "__main__"`."""
-    script = tmp_path / "unguarded.py"
-    script.write_text(UNGUARDED)
-    command = [sys.executable, str(script), str(make_clip("B-frames"))]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    found = subprocess.check_output(command, text=True, timeout=60, env=environment)
-    assert found.split() == ["once", "2"]
-
-
 FORKED = """
 import os, sys
 from pathlib import Path
 from tests.video.support.open_clips import opened
 from vrthinker_core.video import DecoderPool
 
+print("once", flush=True)
 with DecoderPool(max_opening=1) as decoders:
     opened(Path(sys.argv[1]), decoders=decoders).close()
     with decoders.opening_slot():
@@ -292,9 +272,16 @@ with DecoderPool(max_opening=1) as decoders:
 """
 
 
-def test_a_fork_starts_fresh_workers_and_waits_for_no_slot(make_clip: MakeClip) -> None:
-    """As on ZeroGPU, where each request is served by a fork of the server."""
-    assert run_code(FORKED, make_clip("B-frames")).stdout.split() == ["2", "3"]
+def test_a_fork_starts_fresh_workers_and_waits_for_no_slot(
+    make_clip: MakeClip, tmp_path: Path
+) -> None:
+    """As on ZeroGPU; and the main module is not run again, also without `if __name__ == "__main__"`."""
+    script = tmp_path / "unguarded.py"
+    script.write_text(FORKED)
+    command = [sys.executable, str(script), str(make_clip("B-frames"))]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    found = subprocess.check_output(command, text=True, timeout=60, env=environment)
+    assert found.split() == ["once", "2", "3"]
 
 
 def test_several_threads_may_read_one_clip(make_clip: MakeClip) -> None:
@@ -332,22 +319,14 @@ def test_nothing_is_imported_from_the_working_directory(
             assert clip.info.frames == 50
 
 
-@pytest.mark.parametrize(
-    "garbage",
-    [
-        b"",
-        b"\0" * 5,
-        b"\xff" * 40,
-        b"\0\0\0\x02[]" + bytes(4),
-        b"\0\0\0\x02{x" + bytes(4),
-        b"\0\0\0\x02{}",
-        b"\0\0\0\x02{}\0\0\0\x05abc",
-        b"\x7f\xff\xff\xff{}",
-        b"\0\0\0\x02{}\x7f\xff\xff\xffabc",
-        b"\0\x01\0\0" + b"[" * (1 << 16) + bytes(4),
-    ],
-    ids=range(10),
-)
+GARBAGE = [
+    *(b"", b"\0" * 5, b"\xff" * 40, b"\0\0\0\x02[]" + bytes(4), b"\0\0\0\x02{x" + bytes(4)),
+    *(b"\0\0\0\x02{}", b"\0\0\0\x02{}\0\0\0\x05abc", b"\x7f\xff\xff\xff{}"),
+    *(b"\0\0\0\x02{}\x7f\xff\xff\xffabc", b"\0\x01\0\0" + b"[" * (1 << 16) + bytes(4)),
+]
+
+
+@pytest.mark.parametrize("garbage", GARBAGE, ids=range(10))
 def test_anything_but_a_message_is_an_eof_error(garbage: bytes) -> None:
     """Cut off, too long, no JSON, no object, nested too deep."""
     ours, theirs = Pipe()

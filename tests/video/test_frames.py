@@ -12,44 +12,25 @@ import cv2
 import numpy as np
 import pytest
 
+from tests.video.support import write_clips
 from tests.video.support.open_clips import NATIVE, SQUARE, opened, pixels
 from tests.video.support.sequential_decode import decode, map_frames, rgb_copy
-from tests.video.support.write_clips import (
-    FFV1,
-    HEVC,
-    MPEG4,
-    UNEVEN,
-    VP9,
-    damaged,
-    repeated,
-    rotated,
-    write,
-)
-from vrthinker_core.errors import VideoError
+from tests.video.support.write_clips import FFV1, UNEVEN, damaged, repeated, rotated, write
 from vrthinker_core.types import FrameRef, Side
 from vrthinker_core.types.frames import Grid, Sizing
 from vrthinker_core.video import Limits
 from vrthinker_core.video.timeline import FrameTimes, make_frame_times
 
 MakeClip = Callable[[str], Path]
-ONE_SLOT_PER_FRAME = Grid(50, "even")
-"""As many slots as the clips have frames."""
 
 
-def test_frames_come_in_the_order_of_the_slots_and_as_often(
-    make_clip: MakeClip,
-) -> None:
-    with opened(
-        make_clip("B-frames"), grid=ONE_SLOT_PER_FRAME, first=[4], side=Side.SECOND
-    ) as clip:
-        frames = clip.frames([7, 4, 7])
-        found = [(frame.ref, frame.index) for frame in frames]
+def test_frames_come_in_the_order_of_the_slots_and_as_often(make_clip: MakeClip) -> None:
+    """And what is no slot is a ValueError."""
+    how = {"grid": Grid(50, "even"), "first": [4], "side": Side.SECOND}
+    with opened(make_clip("B-frames"), **how) as clip:
+        found = [(frame.ref, frame.index) for frame in clip.frames([7, 4, 7])]
         assert found == [(FrameRef(slot, Side.SECOND), slot) for slot in (7, 4, 7)]
         assert clip.frames([]) == ()
-
-
-def test_a_number_that_is_no_slot_is_a_value_error(make_clip: MakeClip) -> None:
-    with opened(make_clip("B-frames"), grid=ONE_SLOT_PER_FRAME, first=[4]) as clip:
         for slot in (-1, 50):
             with pytest.raises(ValueError, match="slots run from 0 to 49"):
                 clip.frames([slot])
@@ -207,11 +188,13 @@ def test_pixels_that_are_not_square_are_stretched(
     ("how", "matrix", "like"),
     [
         *(({}, matrix, 9 if matrix == 10 else 2) for matrix in (8, 10, 11, 12, 13, 14)),
-        (HEVC, 15, 2),
-        (FFV1, 16, 2),
-        (FFV1, 17, 2),
-        (MPEG4, 10, 9),
-        (VP9, 3, 2),
+        *(
+            (write_clips.HEVC, 15, 2),
+            (FFV1, 16, 2),
+            (FFV1, 17, 2),
+            (write_clips.MPEG4, 10, 9),
+            (write_clips.VP9, 3, 2),
+        ),
     ],
 )
 def test_colours_of_an_unusual_matrix_are_those_that_players_show(
@@ -233,7 +216,8 @@ def test_colours_of_an_unusual_matrix_are_those_that_players_show(
             assert any("matrix" in note for note in clip.info.notes)
 
 
-MATRICES: list[tuple[tuple[int, int, int, int], int, bool, Callable[[Any], Any]]] = [
+Turn = tuple[tuple[int, int, int, int], int, bool, Callable[[Any], Any]]
+MATRICES: list[Turn] = [
     ((1, 0, 0, 1), 0, False, lambda picture: picture),
     ((0, 1, -1, 0), 90, False, lambda picture: np.rot90(picture, -1)),
     ((-1, 0, 0, -1), 180, False, lambda picture: np.rot90(picture, 2)),
@@ -245,15 +229,11 @@ MATRICES: list[tuple[tuple[int, int, int, int], int, bool, Callable[[Any], Any]]
 ]
 
 
-@pytest.mark.parametrize(("matrix", "degrees", "mirrored", "rotate"), MATRICES)
+@pytest.mark.parametrize("case", MATRICES, ids=lambda case: str(case[0]))
 def test_the_display_matrix_rotates_and_mirrors(
-    matrix: tuple[int, int, int, int],
-    degrees: int,
-    mirrored: bool,
-    rotate: Callable[[Any], Any],
-    make_clip: MakeClip,
-    tmp_path: Path,
+    case: Turn, make_clip: MakeClip, tmp_path: Path
 ) -> None:
+    matrix, degrees, mirrored, rotate = case
     path = rotated(tmp_path / "clip.mp4", make_clip("B-frames"), *matrix)
     with opened(path) as clip, opened(path, opening=SQUARE) as square:
         (frame,) = clip.frames([0])
@@ -264,9 +244,8 @@ def test_the_display_matrix_rotates_and_mirrors(
     stored = decode(path)[0][1]
     wanted, turned = rotate(stored), np.rot90(stored, -degrees // 90)
     assert np.array_equal(pixels(frame), wanted)
-    assert np.array_equal(turned[:, ::-1] if mirrored else turned, wanted), (
-        "what the notes say: turned, then mirrored"
-    )
+    told = turned[:, ::-1] if mirrored else turned
+    assert np.array_equal(told, wanted), "what the notes say: turned, then mirrored"
     resized = cv2.resize(wanted, (448, 448), interpolation=cv2.INTER_CUBIC)
     assert np.abs(pixels(small).astype(int) - resized).mean() < 1
 
@@ -287,11 +266,3 @@ def test_a_neighbour_replaces_a_lost_frame_where_a_full_decode_takes_too_long(
     for frame, slot in zip(frames, lost, strict=False):
         assert (abs(frame.index - slot), frame.note) == (1, "nearest decodable neighbour")
     assert (frames[-1].index, frames[-1].note) == (299, "")
-
-
-def test_a_closed_clip_raises(make_clip: MakeClip) -> None:
-    clip = opened(make_clip("B-frames"))
-    clip.close()
-    clip.close()
-    with pytest.raises(VideoError, match=r"plain\.mp4 was closed\."):
-        clip.frames([0])

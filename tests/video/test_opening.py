@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -30,12 +31,7 @@ from vrthinker_core.ui.run import BackgroundRun, RunJob, RunState, fold
 from vrthinker_core.ui.view import RunView
 from vrthinker_core.video import DecoderPool, FramePlan, Limits, clip_decoder
 from vrthinker_core.video.clip import ClipOpening
-from vrthinker_core.video.clip_decoder import (
-    QUIET_CPU_SECONDS,
-    REPORT_SECONDS,
-    ClipDecoder,
-    OpeningProgress,
-)
+from vrthinker_core.video.clip_decoder import ClipDecoder, OpeningProgress
 from vrthinker_core.video.limits import CpuBudget
 
 PLAN = FramePlan(PAIRED, SQUARE, SQUARE, frozenset(FIRST))
@@ -78,8 +74,8 @@ def test_the_share_never_falls_and_is_told_now_and_then(monkeypatch: pytest.Monk
         # The second pass over a clip that announced too many frames
         progress.update("frames", step % 700, 700)
     assert told == sorted(told)
-    assert len(told) <= 10 / REPORT_SECONDS
-    assert clock[0] > QUIET_CPU_SECONDS
+    assert len(told) <= 10 / clip_decoder.REPORT_SECONDS
+    assert clock[0] > clip_decoder.QUIET_CPU_SECONDS
     progress.finish()
     clock[0] += 10
     before = list(told)
@@ -184,9 +180,7 @@ def test_leaving_a_run_while_it_reads_ends_its_processes(make_clip: MakeClip, cl
     assert isinstance(next(events), Opening)
     began = time.monotonic()
     events.close()
-    assert time.monotonic() - began < 15, (
-        "the rest of the clip takes longer than its limit of processor time"
-    )
+    assert time.monotonic() - began < 15, "the rest of the clip takes longer"
 
 
 def test_the_page_says_what_is_being_read_and_stop_works_meanwhile(
@@ -217,7 +211,5 @@ def test_compare_says_it_on_standard_error(
     script.write_text(json.dumps({"reply": ANSWER}))
     options = ("--prompt", "p", "--judge", f"scripted:{script}", "--json")
     status, printed, told = call("compare", make_clip("minutes"), clips[1], *options)
-    assert status == 0, told
-    assert json.loads(printed) == {"TA": 1, "MQ": 0, "VQ": 2, "OA": 1}
-    assert told.startswith("Reading video 1 · ")
-    assert told.splitlines()[0].endswith(" %")
+    assert (status, json.loads(printed)["OA"]) == (0, 1), told
+    assert re.match(r"Reading video 1 · \d+ %\n", told)

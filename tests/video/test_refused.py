@@ -55,35 +55,25 @@ def test_paths_that_are_no_regular_file(tmp_path: Path) -> None:
     assert reason("vidoes/one.mp4") == "vidoes/one.mp4 does not exist.", "relative, as it was given"
 
 
-@pytest.fixture
-def failing_open(make_clip: MakeClip, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Path]:
-    """A clip whose opening fails with a number of the system."""
-
-    def fail_with(code: int) -> Path:
-        def fail(*arguments: object) -> int:
-            raise OSError(code, os.strerror(code))
-
-        path = make_clip("B-frames")
-        monkeypatch.setattr(os, "open", fail)
-        return path
-
-    return fail_with
-
-
-def test_a_file_without_read_permission(failing_open: Callable[[int], Path]) -> None:
-    assert reason(failing_open(errno.EACCES)) == "plain.mp4 cannot be read: permission denied."
-
-
-CODES = [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE]
+CODES = {
+    **dict.fromkeys((errno.EMFILE, errno.ENFILE), "Too many files are open: "),
+    **dict.fromkeys((errno.ENOMEM, errno.EIO, errno.ESTALE), "plain.mp4 cannot be opened now: "),
+    errno.EACCES: "plain.mp4 cannot be read: permission denied.",
+}
 
 
 @pytest.mark.parametrize("code", CODES)
 def test_what_says_nothing_about_the_file_may_pass(
-    code: int, failing_open: Callable[[int], Path]
+    code: int, make_clip: MakeClip, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = r"^(Too many files are open: .*|plain\.mp4 cannot be opened now: .*)\.$"
-    with pytest.raises(VideoUnavailable, match=told):
-        opened(failing_open(code))
+    def fail(*_: object) -> int:
+        raise OSError(code, os.strerror(code))
+
+    path = make_clip("B-frames")
+    monkeypatch.setattr(os, "open", fail)
+    with pytest.raises(VideoError, match=f"^{CODES[code]}") as refused:
+        opened(path)
+    assert isinstance(refused.value, VideoUnavailable) is (code != errno.EACCES)
 
 
 def test_images_are_refused_in_video_containers_too(make_clip: MakeClip, tmp_path: Path) -> None:
@@ -102,9 +92,9 @@ def test_images_are_refused_in_video_containers_too(make_clip: MakeClip, tmp_pat
         images.append(("", encoded.tobytes()))
     for kind, content in images:
         still.write_bytes(content)
-        assert re.fullmatch(
-            rf"still\.mp4 is an image \({kind or '.+'}\), not a video\.", reason(still)
-        )
+        told = rf"still\.mp4 is an image \({kind or '.+'}\), not a video\."
+        assert re.fullmatch(told, reason(still))
+    assert reason(make_clip("animated WebP")).startswith("moving.webp is an animated WebP, which ")
 
 
 @pytest.mark.skipif("AVIF sequence" not in HOSTILE, reason="AV1 cannot be written here")
@@ -113,12 +103,6 @@ def test_a_still_avif_is_refused_whatever_it_calls_itself(tmp_path: Path) -> Non
     assert reason(still) == "still.avif is an image (AVIF), not a video."
     still.write_bytes(still.read_bytes().replace(b"ftypavif", b"ftypavis"))
     assert reason(still) == "still.avif holds a still picture, no video."
-
-
-def test_an_animated_webp_is_called_so(make_clip: MakeClip) -> None:
-    assert reason(make_clip("animated WebP")) == (
-        "moving.webp is an animated WebP, which cannot be decoded here: convert it to MP4 first."
-    )
 
 
 def test_an_encrypted_clip_of_which_nothing_is_read_is_called_encrypted(tmp_path: Path) -> None:
@@ -221,15 +205,12 @@ def gif(width: int, height: int) -> bytes:
     return head + picture + b"\x02\x02\x4c\x01\x00\x3b"
 
 
-@pytest.mark.parametrize(("width", "height"), [(65535, 65535), (9000, 10), (7000, 7000), (0, 10)])
-def test_declared_sizes_above_the_limits_are_refused(
-    width: int, height: int, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("size", [(65535, 65535), (9000, 10), (7000, 7000), (0, 10)], ids=str)
+def test_declared_sizes_above_the_limits_are_refused(size: tuple[int, int], tmp_path: Path) -> None:
     bomb = tmp_path / "bomb.gif"
-    bomb.write_bytes(gif(width, height))
+    bomb.write_bytes(gif(*size))
     assert reason(bomb).startswith("bomb.gif ")
-    if 0 < width * height < 40_000_000:
-        assert "9000 x 10 pixels" in reason(bomb)
+    assert size != (9000, 10) or "9000 x 10 pixels" in reason(bomb)
 
 
 def test_a_stream_that_is_too_wide_is_refused(tmp_path: Path) -> None:
@@ -245,8 +226,7 @@ def test_damaged_and_random_files_are_refused(tmp_path: Path, make_clip: MakeCli
         "zeros.mp4": bytes(50_000),
         "head.mp4": plain[:40],
         "no index.mp4": plain[: plain.index(b"moov") - 4],
-        "text.mp4": "Zwölf Boxkämpfer jagen Viktor quer über den großen Sylter Deich.\n".encode()
-        * 90,
+        "text.mp4": "Zwölf Boxkämpfer jagen Viktor.\n".encode() * 200,
         "page.mp4": b"<!doctype html><html><body>404</body></html>",
         "one byte.mp4": b"\0",
     }.items():
@@ -255,10 +235,9 @@ def test_damaged_and_random_files_are_refused(tmp_path: Path, make_clip: MakeCli
 
 
 def test_a_clip_without_a_decodable_frame_is_refused(tmp_path: Path, make_clip: MakeClip) -> None:
-    data = bytearray(make_clip("B-frames").read_bytes())
-    start = data.index(b"mdat") + 4
-    end = data.index(b"moov") - 4
-    data[start:end] = bytes([0xFF]) * (end - start)
-    (tmp_path / "hopeless.mp4").write_bytes(data)
+    data = make_clip("B-frames").read_bytes()
+    start, end = data.index(b"mdat") + 4, data.index(b"moov") - 4
+    noise = b"\xff" * (end - start)
+    (tmp_path / "hopeless.mp4").write_bytes(data[:start] + noise + data[end:])
     told = "hopeless.mp4 is damaged: not one frame can be decoded, of 50 stored."
     assert reason(tmp_path / "hopeless.mp4") == told

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import product
 
 import numpy as np
 
@@ -18,9 +19,7 @@ Judge = Callable[[EvaluationPair], Preference]
 def table_of(generators: Iterable[str], prompts: int) -> VideoTable:
     """A table of videos that are never opened."""
     generators, names = tuple(sorted(generators)), [f"clip{number:03}" for number in range(prompts)]
-    videos = {
-        (generator, name): f"{generator}/{name}.mp4" for generator in generators for name in names
-    }
+    videos = {end: "/".join(end) + ".mp4" for end in product(generators, names)}
     return VideoTable(generators, {name: f"Prompt {name}." for name in names}, videos)
 
 

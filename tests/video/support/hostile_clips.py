@@ -12,10 +12,7 @@ import numpy as np
 
 from tests.video.support.write_clips import AV1, FAST_VP8, VP9, packets, write, x264
 
-EVEN: dict[str, dict[str, Any]] = {
-    "mp4": x264("bframes=0:scenecut=0"),
-    "webm": VP9,
-}
+EVEN: dict[str, dict[str, Any]] = {"mp4": x264("bframes=0:scenecut=0"), "webm": VP9}
 _KEY = "00112233445566778899aabbccddeeff"
 ENCRYPTED = {
     "fflags": "bitexact",
