@@ -36,17 +36,17 @@ REPLIES = (
 )
 
 REACHED = {
-    "core lines": 37_632,
-    "core tokens": 248_144,
+    "core lines": 37_626,
+    "core tokens": 248_124,
     "core files": 177,
     "modules with one importer": 26,
     "folders of the core": 11,
     "levels below the core": 1,
-    "test lines": 45_418,
-    "js and css lines": 4_873,
+    "test lines": 35_775,
+    "js and css lines": 4_872,
     "js and css files": 16,
-    "README bytes": 14_494,
-    "package READMEs, bytes": 24_997,
+    "README bytes": 14_493,
+    "package READMEs, bytes": 24_976,
 }
 ROOM = 1.02
 WALKED = {"command line": 35, "page": 43}

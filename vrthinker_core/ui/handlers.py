@@ -580,7 +580,9 @@ class PlayerHandlers:
             shown = error
         player = session.players[self._side - 1]
         if player.digest != file_digest(path) or shown == path:
-            return no_updates()  # another file has come meanwhile, or browsers play this one
+            # Another file has come meanwhile, or browsers play this one. The answers to two uploads
+            # may have overtaken each other: the newest scope is told last.
+            return self._handlers.scope(session)
         status, line = self._parts.status, self._line(session, values)
         if isinstance(shown, Path):
             return {self._player: str(shown), status: f"{words.COPY_SHOWN} {line}"}

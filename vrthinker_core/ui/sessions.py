@@ -74,8 +74,8 @@ class Player:
 
     def put(self, path: Path | None) -> None:
         """Note the file that it holds now, which is not refused yet."""
-        self.digest, self.refusal = file_digest(path) if path else "", ""
         self.drawn = path is None or claims_drawn(path)
+        self.digest, self.refusal = file_digest(path) if path else "", ""
 
 
 @dataclass(slots=True, eq=False)
