@@ -568,10 +568,18 @@ class PlayerHandlers:
         return self._handlers.changed_run(session, self._line(session, values)) or no_updates()
 
     def on_upload(self, values: FormValues, request: gr.Request) -> Updates:
-        """Show a copy of a file that browsers cannot play, after `on_change`."""
+        """Show a copy of a file that browsers cannot play, after `on_change`.
+
+        The answers of `on_change` to two uploads may overtake each other: this scope comes last.
+        """
         if not values[self._player]:
             return no_updates()
-        path, session = Path(values[self._player]), self._handlers.session_of(request)
+        session = self._handlers.session_of(request)
+        return {**self._copied(session, values), **self._handlers.scope(session)}
+
+    def _copied(self, session: Session, values: FormValues) -> Updates:
+        """Return the copy, or why there is none; {} if browsers play the file itself."""
+        path = Path(values[self._player])
         shown: Path | VrThinkerError
         try:
             shown = self._uploads.make_playable(path)
@@ -580,9 +588,7 @@ class PlayerHandlers:
             shown = error
         player = session.players[self._side - 1]
         if player.digest != file_digest(path) or shown == path:
-            # Another file has come meanwhile, or browsers play this one. The answers to two uploads
-            # may have overtaken each other: the newest scope is told last.
-            return self._handlers.scope(session)
+            return {}  # another file has come meanwhile, or browsers play this one
         status, line = self._parts.status, self._line(session, values)
         if isinstance(shown, Path):
             return {self._player: str(shown), status: f"{words.COPY_SHOWN} {line}"}
@@ -592,7 +598,7 @@ class PlayerHandlers:
         if isinstance(shown, VideoUnavailable):  # it can be compared later
             return {status: f"{shown} {line}"}
         player.refusal = str(shown)
-        return {status: self._line(session, values), **self._handlers.scope(session)}
+        return {status: self._line(session, values)}
 
     def on_address(self, values: FormValues, request: gr.Request) -> Updates:
         """Replace the video by the file at a web address."""

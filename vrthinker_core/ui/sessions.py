@@ -74,7 +74,7 @@ class Player:
 
     def put(self, path: Path | None) -> None:
         """Note the file that it holds now, which is not refused yet."""
-        self.drawn = path is None or claims_drawn(path)
+        self.drawn = path is None or claims_drawn(path)  # before the digest, which says: known
         self.digest, self.refusal = file_digest(path) if path else "", ""
 
 
