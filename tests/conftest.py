@@ -58,7 +58,7 @@ def scrubbed() -> None:
 def shared_decoder_pool() -> Iterator[DecoderPool]:
     """Runs that bring no pool of their own share this one: a fork server costs more than a short run."""
     with DecoderPool() as pool, pytest.MonkeyPatch.context() as patch:
-        for module in ("comparison", "batch"):
+        for module in ("comparison", "batch", "evaluation.local_engine"):
             patch.setattr(f"vrthinker_core.{module}.DecoderPool", lambda: nullcontext(pool))
         yield pool
 

@@ -20,6 +20,7 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.support.loopback_server import free_port
 from tests.support.small_clips import write_clip
 from tests.support.waiting import until
 from tests.test_judge import ANSWER, CALL
@@ -53,9 +54,7 @@ def token() -> Iterator[None]:
 def cluster(token: None) -> Iterator[str]:
     """The address of a head node with two processors: room for two judges with a script. All tests are connected to it."""
     node_files = tempfile.mkdtemp(prefix="ray-")  # The path of a socket must be short
-    with socket.socket() as free:
-        free.bind((LOOPBACK, 0))
-        address = f"{LOOPBACK}:{free.getsockname()[1]}"
+    address = f"{LOOPBACK}:{free_port()}"
     words = f"start --head --block --node-ip-address={LOOPBACK} --port={address.partition(':')[2]} --num-cpus=2 --num-gpus=0"
     more = f"--object-store-memory={STORE} --include-dashboard=false --disable-usage-stats --include-log-monitor=false"
     command = [sys.executable, "-m", "ray.scripts.scripts", *words.split(), *more.split()]

@@ -21,11 +21,12 @@ def _ports(process: int) -> count[int]:
 
 def free_port() -> int:
     """One that neither an outgoing connection nor another process of the tests gets meanwhile."""
-    for port in _ports(os.getpid()):
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)):
-                return port
-    raise AssertionError("no port is free")
+    return next(filter(_is_free, _ports(os.getpid())))
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0
 
 
 class QuietHandler(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""Tests of half a minute each, which `VRT_SLOW=1` runs with all the others: the run without it must end in under 20 minutes."""
+"""Slow tests, which `VRT_SLOW=1` runs with all the others: other screens, largest texts, several processes."""
 
 from __future__ import annotations
 
@@ -6,5 +6,4 @@ import os
 
 import pytest
 
-WHY = "VRT_SLOW=1 runs it: it takes half a minute"
-slow = pytest.mark.skipif(not os.environ.get("VRT_SLOW"), reason=WHY)
+slow = pytest.mark.skipif(not os.environ.get("VRT_SLOW"), reason="VRT_SLOW=1 runs it")

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -74,14 +73,6 @@ def played_rows(judge: Path, *looks: Sequence[str]) -> Rows:
 def example_rows(judge: Path) -> Rows:
     """Three rows, so that an epoch ends within the four steps."""
     return played_rows(judge, *[[look(3)]] * 3)
-
-
-def stop_at(step: int) -> Any:
-    def report(pace: StepMetrics) -> None:
-        if pace.step == step:
-            raise KeyboardInterrupt
-
-    return report
 
 
 def test_the_tower_learns_where_it_is_not_frozen(
