@@ -221,7 +221,8 @@ def test_late_words_are_not_the_last(server: Server, new_page: Open, clips: Clip
     page.locator("#stop").press("Enter")
     steps.wait_for(page, "^Stopped")
     release(page)
-    assert steps.stays(page, lambda: steps.status(page))
+    until(lambda: steps.stays(page, lambda: steps.status(page)))
+    assert steps.status(page).startswith("Stopped"), "late words are gone again"
     expect(steps.headline(page)).to_contain_text("the run was stopped")
     expect(page.locator("#go")).to_be_focused()
     page.keyboard.press("Enter")
