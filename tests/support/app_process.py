@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import resource
 import runpy
@@ -11,10 +10,12 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 
 import psutil
+
+from tests.support.forks import PAGE
 
 APP = Path(__file__).resolve().parents[2] / "app.py"
 USUAL_OPEN_FILES = 1024  # that a process may have where nobody has said otherwise
@@ -30,13 +31,10 @@ def start_app(options: Sequence[str], environment: Mapping[str, str], log: Path)
 
 
 def fork_app(options: Sequence[str], environment: Mapping[str, str], log: Path) -> psutil.Process:
-    """The same, forked from a process that has imported the page: the imports are paid for once a run of tests."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["spaces", "vrthinker_core.ui.page"])
-    known, tell = context.Pipe(duplex=False)
-    given = (_with_own_runs(options, log), dict(environment), log, known)
-    process = context.Process(target=_run_app, args=given)
-    process.start()
+    """The same, forked from a process that has imported the page."""
+    known, tell = Pipe(duplex=False)
+    told = _with_own_runs(options, log)
+    process = PAGE.start(_run_app, told, dict(environment), log, known)
     found = psutil.Process(process.pid)  # its parent reaps it: none is found once it has ended
     tell.send_bytes(b"")
     return found

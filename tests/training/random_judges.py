@@ -1,8 +1,7 @@
-"""Judges for tests of training: random ones, the real vocabulary, rollouts learnt by heart; and processes that train them."""
+"""Judges for tests of training: random ones, the real vocabulary, rollouts learnt by heart."""
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import shutil
 from collections.abc import Sequence
@@ -22,17 +21,6 @@ from vrthinker_core.training.sharding import save_judge
 from vrthinker_core.training.token_rows import collate, token_rows
 
 REAL = Path(os.environ.get("VRT_REAL_TOKENIZER", "no tokenizer"))
-FORKS = multiprocessing.get_context("forkserver")  # It imports once what training takes
-FORKS.set_forkserver_preload(
-    [
-        "tests.support.drawn_rollouts",
-        "tests.training.random_judges",
-        "torch._dynamo",
-        "trl.trainer.grpo_trainer",
-        "trl.trainer.sft_trainer",
-        "vrthinker_core.cli",
-    ]
-)
 PIXELS = 56 * 56  # Of each frame: four tokens
 
 needs_real = pytest.mark.skipif(

@@ -16,9 +16,9 @@ import torch
 
 import vrthinker_core
 from tests.support.drawn_rollouts import DrawnPairs, look, right_and_wrong
+from tests.support.forks import TRAINING
 from tests.support.waiting import until
 from tests.training.random_judges import (
-    FORKS,
     VOCABULARIES,
     moved_weights,
     random_judge,
@@ -188,8 +188,7 @@ def test_rollouts_and_metrics_are_kept_and_bad_pairs_named(whole: tuple[Path, li
 def test_after_sigkill_a_run_ends_in_the_same_weights(
     whole: tuple[Path, list[str]], unsure: Path, tokens: int, tmp_path: Path
 ) -> None:
-    killed = FORKS.Process(target=run, args=(unsure, tokens, tmp_path))
-    killed.start()
+    killed = TRAINING.start(run, unsure, tokens, tmp_path)
     kept = tmp_path / "checkpoints/trainer/checkpoint-1/whole.json"
     try:
         until(lambda: kept.exists() or not killed.is_alive())

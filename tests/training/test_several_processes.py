@@ -18,9 +18,10 @@ from accelerate.utils import parse_flag_from_env
 from transformers import Qwen2_5_VLForConditionalGeneration
 
 from tests.support.drawn_rollouts import DrawnPairs, answer, look, scripted_rollout
+from tests.support.forks import TRAINING
 from tests.support.slow import slow
 from tests.test_cli import call
-from tests.training.random_judges import FORKS, random_judge, weights
+from tests.training.random_judges import random_judge, weights
 from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.checkpoint import open_checkpoint
 from vrthinker_core.backends.transformers_local import TransformersBackend
@@ -54,8 +55,7 @@ def in_processes(count: int, train: Callable[..., None], *arguments: object) -> 
     for number in range(count):
         ranks = {name: str(value) for name, value in told.items()}
         ranks |= dict.fromkeys(("RANK", "LOCAL_RANK"), str(number))
-        started.append(FORKS.Process(target=train, args=(ranks, *arguments)))
-        started[-1].start()
+        started.append(TRAINING.start(train, ranks, *arguments))
     for process in started:
         process.join()
     assert [process.exitcode for process in started] == [0] * count

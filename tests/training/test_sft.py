@@ -16,9 +16,10 @@ import torch
 from safetensors import SafetensorError
 
 from tests.support.drawn_rollouts import DrawnPairs, answer, look, scripted_rollout
+from tests.support.forks import TRAINING
 from tests.support.slow import slow
 from tests.support.waiting import PATIENCE_S
-from tests.training.random_judges import FORKS, moved_weights, random_judge, weights
+from tests.training.random_judges import moved_weights, random_judge, weights
 from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.factory import open_backend
 from vrthinker_core.backends.transformers_local import TransformersBackend
@@ -136,8 +137,7 @@ def train_until(moment: str, judge: Path, folder: Path) -> None:
 def test_a_training_ended_by_sigkill_goes_on_from_its_last_whole_checkpoint_to_the_same_weights(
     moment: str, again: list[int], tiny: Path, rows: Rows, trained: Trained, tmp_path: Path
 ) -> None:
-    killed = FORKS.Process(target=train_until, args=(moment, tiny, tmp_path))
-    killed.start()
+    killed = TRAINING.start(train_until, moment, tiny, tmp_path)
     killed.join(PATIENCE_S)
     assert killed.exitcode == -signal.SIGKILL
     assert not (tmp_path / "model").exists()

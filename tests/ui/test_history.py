@@ -4,7 +4,6 @@ import html
 import io
 import json
 import math
-import multiprocessing
 import os
 import re
 import signal
@@ -20,6 +19,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from tests.support.forks import PAGE
 from tests.support.waiting import PATIENCE_S, until
 from tests.ui.support import handmade_runs
 from tests.ui.support.api import files
@@ -471,10 +471,9 @@ def put_for_ever(folder: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing is locked here")
 def test_what_a_killed_server_left_is_removed_and_nothing_of_one_that_lives(tmp_path: Path) -> None:
     folder, latest = tmp_path / "runs", 10**9
-    mine, context = History(folder), multiprocessing.get_context("forkserver")
+    mine = History(folder)
     keep(mine, latest, video(tmp_path, 0))
-    writer = context.Process(target=put_for_ever, args=(folder,))
-    writer.start()
+    writer = PAGE.start(put_for_ever, folder)
     until(lambda: len(names(mine)) > 3)
     os.kill(writer.pid or 0, signal.SIGKILL)
     writer.join()
