@@ -2,8 +2,8 @@
 
 Style and the direction of imports, then the tests, in one process more than there are processors, for many tests wait (`-n 0` for
 one process, as a debugger needs it), and the types meanwhile; says which tests were left out and why. Exit status 0 only when all
-of them passed. A PART is a folder of tests, a file of them, or a word in a test's name; `--fast` leaves out browser and training.
-Neither of the two checks types.
+of them passed. A PART is a folder of tests, a file of them, or a word in a test's name; `--fast` leaves out the browser,
+training and what else costs several seconds a file. Neither of the two checks types.
 """
 
 from __future__ import annotations
@@ -34,7 +34,12 @@ CHECKS: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 # Torch's threads wait for one another busily, which the others pay for
 ONE_THREAD = {"OMP_NUM_THREADS": "1", **os.environ}
-FAST = ("-m", "not browser", f"--ignore={TESTS / 'training'}")
+COSTLY = """
+training test_house.py test_second_try.py test_storage.py test_stream_ends.py evaluation/test_kills.py evaluation/test_ray_engine.py project/test_readme.py
+ui/test_api.py ui/test_mcp.py ui/test_queue.py ui/test_zero_gpu.py backends/test_quantize.py
+video/test_browser_copy.py video/test_cost.py video/test_decoding_process.py video/test_exact.py
+"""
+FAST = ("-m", "not browser", *(f"--ignore={TESTS / each}" for each in COSTLY.split()))
 TYPES = (*PYTHON, "mypy", "--no-incremental", "vrthinker_core", "app.py")
 
 
