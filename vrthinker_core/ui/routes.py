@@ -173,8 +173,7 @@ class Routes:
         for each in unkept:
             prompt, view = encodable(each.run.prompt), RunView(each.run.state)
             judge = view.started.judge if view.started else each.run.judge.partition(OWN)[0]
-            begun = each.began
-            record = RunRecord(owner, prompt, judge, begun, until=begun, branch=view.name)
+            record = RunRecord(owner, prompt, judge, each.began, each.began, branch=view.name)
             rows[each.kept] = record.row(each.kept, words.GOES_ON)
         runs = sorted(rows.values(), key=lambda row: -row["begun"])
         return fresh_json({"runs": runs, "help": history.help})
