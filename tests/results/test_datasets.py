@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shlex
 from pathlib import Path
 
 import pytest
@@ -225,3 +226,13 @@ def test_a_text_with_half_a_character_can_be_kept(tmp_path: Path) -> None:
     public.write_mj(tmp_path, [{**mj_row(0, "Same"), "caption": "a \ud800 b"}])
     (pair,) = read_dataset("mj-bench-video", tmp_path)
     assert pair.prompt == "a ? b"
+
+
+def test_where_a_data_set_is_missing_the_command_that_gets_it_is_one_to_copy(
+    tmp_path: Path,
+) -> None:
+    missing = tmp_path / "a folder"
+    with pytest.raises(BadInput) as told:
+        read_dataset("videogen-reward", missing)
+    command = str(told.value).partition("Get it: ")[2].rstrip(".")
+    assert shlex.split(command)[4] == str(missing), command

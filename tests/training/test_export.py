@@ -135,6 +135,7 @@ def test_each_kind_of_rows_tells_what_is_known(
         chosen, rejected = row["chosen"]["path"], row["rejected"]["path"]
         told.append(f"{row['dimension']} {clips.index(chosen) + 1} {row['source']}")
         assert {chosen, rejected} == set(clips)
+        assert (row["blind"] is not None) == (row["source"] == "person")
     assert ", ".join(told) == preferred
     rows = exported(tmp_path, "dpo", trace)  # TRL's columns, of the overall label alone
     overall = [f"OA {clips.index(row['chosen']) + 1} {row['source']}" for row in rows]
