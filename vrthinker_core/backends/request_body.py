@@ -63,10 +63,11 @@ Feature = Literal[
     "continue",
     "prefill",
     "text first",
+    "system",
 ]
 """An optional part of a request that some servers refuse."""
 
-PLAIN: frozenset[Feature] = frozenset({"temperature", "max_tokens", "usage", "seed"})
+PLAIN: frozenset[Feature] = frozenset({"temperature", "max_tokens", "usage", "seed", "system"})
 EVERYWHERE: frozenset[Feature] = PLAIN | {"special tokens", "logprobs"}
 """Tried with an unknown engine, such as `transformers serve`, until refused."""
 
@@ -105,6 +106,7 @@ _NAMES: dict[Feature, str] = {
     "video": r"video(?:_url|\(s\)|s)?",
     "continue": r"continue_final_message|add_generation_prompt",
     "prefill": r"chat_template_kwargs|enable_thinking|prefill",
+    "system": r"system (?:message|role|prompt|instruction)s?|(?:role|message)s?\W{0,9}system",
 }
 """How a refusal names a feature."""
 
@@ -122,7 +124,7 @@ def fewer_features(features: frozenset[Feature], refusal: str) -> frozenset[Feat
     return (
         features - named
         if named & features
-        else features & {"temperature", "max_tokens", "text first"}
+        else features & {"temperature", "max_tokens", "text first", "system"}
     )
 
 
@@ -158,9 +160,7 @@ class RequestForm:
             extra |= {"continue_final_message": True, "add_generation_prompt": False}
         elif prefix:  # llama.cpp continues a last assistant message only if thinking is off
             extra |= {"chat_template_kwargs": {"enable_thinking": False}}
-        rendered = [self._message(message, pictures) for message in messages]
-        if self.told and messages[0].role == "system":
-            rendered[0]["content"] += instructions_for(messages)
+        rendered = self._render(messages, pictures)
         if prefix:
             rendered.append({"role": "assistant", "content": prefix})
         options = {"model": self.model, "messages": rendered, "stream": True, "extra_body": extra}
@@ -177,6 +177,19 @@ class RequestForm:
             so_far = {"continuous_usage_stats": True} if "usage so far" in self.features else {}
             options["stream_options"] = {"include_usage": True, **so_far}
         return options
+
+    def _render(self, messages: Sequence[Message], pictures: PictureCache) -> list[dict[str, Any]]:
+        rendered = [self._message(message, pictures) for message in messages]
+        if messages[0].role != "system":
+            return rendered
+        if self.told:
+            rendered[0]["content"] += instructions_for(messages)
+        if "system" not in self.features and len(messages) > 1:  # In front of the first message
+            text, first = rendered[0]["content"], rendered[1]["content"]
+            parts = [{"type": "text", "text": first}] if isinstance(first, str) else first
+            front = {"type": "text", "text": f"{text}\n\n"}
+            rendered[:2] = [{**rendered[1], "content": [front, *parts]}]
+        return rendered
 
     def _message(self, message: Message, pictures: PictureCache) -> dict[str, Any]:
         """Render a message; without pictures a plain string, as chat templates expect."""

@@ -169,6 +169,7 @@ class Server:
     secret: Secret
     patience: Patience
     form: RequestForm = field(init=False)
+    accepted: bool = False  # It has taken a request in this form
 
     def __post_init__(self) -> None:
         features = known_features(self.model.engine, self.model.id)
