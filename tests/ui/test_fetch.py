@@ -229,9 +229,9 @@ def test_a_video_that_comes_compressed_is_unpacked(
         (b"no such thing", "damaged"),
     ):
         web.replies["/film.mp4"] = responds(body=body, Content_Encoding=coding)
-        assert told in refusal(web.url(), tmp_path, web.policy, limit_bytes=len(VIDEO))
+        assert told in refusal(web.url(), tmp_path / "none", web.policy, limit_bytes=len(VIDEO))
     web.replies["/film.mp4"] = responds(Content_Encoding="br")
-    assert "compressed (br)" in refusal(web.url(), tmp_path, web.policy)
+    assert "compressed (br)" in refusal(web.url(), tmp_path / "none", web.policy)
 
 
 def test_the_suffix_is_the_urls_or_the_content_types(web: LocalWeb, tmp_path: Path) -> None:
