@@ -258,7 +258,7 @@ def _is_nano(model: str) -> bool:
     from vrthinker_core.backends.checkpoint_files import read_config as model_config
 
     if not Path(model).is_dir():
-        return False
+        return "/" not in model  # no folder: said elsewhere
     found, nano = (each.get("text_config", each) for each in map(model_config, (Path(model), NANO)))
     sizes = ("hidden_size", "intermediate_size", "num_hidden_layers", "vocab_size")
     return all(found.get(size) == nano.get(size) for size in sizes)
