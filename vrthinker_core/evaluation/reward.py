@@ -134,7 +134,7 @@ def reward_many(
     allow_pairs(concurrency)
     # Each place in a group is on either side about as often, over the groups of one call and, for
     # a trainer that asks group by group, over calls.
-    start = zlib.crc32("".join(prompt for prompt, _ in asked[:1]).encode("utf-8", "replace"))
+    start = zlib.crc32("".join(str(prompt) for prompt, _ in asked[:1]).encode("utf-8", "replace"))
     ends = [
         (group, i, j) if (i + j + group + start) % 2 else (group, j, i)
         for group, (_, videos) in enumerate(asked)
