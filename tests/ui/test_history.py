@@ -8,6 +8,8 @@ import os
 import re
 import signal
 import sqlite3
+import threading
+import time
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import replace
@@ -233,6 +235,29 @@ def test_what_a_killed_server_had_of_a_run_and_a_vote_on_it_is_kept(tmp_path: Pa
     assert (trace.turns, len(videos)) == (RUN.turns[:2], 2)
     assert trace.vote.labels == VOTE.labels, "without frames of the third turn"
     site.sessions.close()
+
+
+@pytest.mark.parametrize("left", [False, True], ids=["shown", "left"])
+def test_a_run_goes_on_in_the_list_until_its_end_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, left: bool
+) -> None:
+    site, disk = Site(tmp_path, run_until_stopped), threading.Event()
+    shown, update = site.run(), site.history.update
+    until(lambda: shown.stored)
+
+    def slowly(*told: Any, **how: Any) -> bool:
+        disk.wait(PATIENCE_S)
+        return update(*told, **how)
+
+    monkeypatch.setattr(site.history, "update", slowly)
+    if left:
+        site.sessions.end("page")
+    shown.run.request_stop()
+    until(lambda: shown.run.over)
+    time.sleep(0.3)  # as the thread looks that removes a run
+    assert site.listed() == ["Goes on"]
+    disk.set()
+    until(lambda: site.listed() == ["Stopped"])
 
 
 def test_a_check_that_is_left_goes_on_also_where_another_page_shows_its_run(tmp_path: Path) -> None:

@@ -148,6 +148,8 @@ class ServerConversation:
             await self._check_whole(request.messages, completion)
             if (prices := self._server.model.prices) and completion.cost is None:
                 completion = replace(completion, cost=prices.cost(completion))
+            if builder.prompt_tokens:
+                self.calibrate(request.messages, builder.prompt_tokens)
             put(completion)
         except Exception as error:  # noqa: BLE001 - the reader of the stream raises it
             failure = failure_of(error, self._server.secret)
@@ -156,9 +158,6 @@ class ServerConversation:
             elif isinstance(failure, RequestRefusal):
                 failure = to_judge_error(failure, self._server.secret, self._server.model.engine)
             put(failure)
-            return
-        if builder.prompt_tokens:
-            self.calibrate(request.messages, builder.prompt_tokens)
 
     async def _check_whole(self, messages: Sequence[Message], completion: Completion) -> None:
         """Check that the engine has not cut the prompt.

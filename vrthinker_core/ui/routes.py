@@ -166,15 +166,16 @@ class Routes:
         """Return the visitor's runs, the latest first, and for how long they are kept."""
         history, owner = self._services.history, owner_of(request.cookies)
         shown = self._services.sessions.runs_of(owner)
+        # Before the rows are read: a run keeps its end after it is over
+        unkept = [run for run in shown if not run.run.join(0)]
         hidden = {run.kept: run.hidden for run in shown}
         rows = history.rows(owner, votes_first(request.cookies), hidden)
-        for each in shown:
-            if not each.run.over:
-                prompt, view = encodable(each.run.prompt), RunView(each.run.state)
-                judge = view.started.judge if view.started else each.run.judge.partition(OWN)[0]
-                begun = each.began
-                record = RunRecord(owner, prompt, judge, begun, until=begun, branch=view.name)
-                rows[each.kept] = record.row(each.kept, words.GOES_ON)
+        for each in unkept:
+            prompt, view = encodable(each.run.prompt), RunView(each.run.state)
+            judge = view.started.judge if view.started else each.run.judge.partition(OWN)[0]
+            begun = each.began
+            record = RunRecord(owner, prompt, judge, begun, until=begun, branch=view.name)
+            rows[each.kept] = record.row(each.kept, words.GOES_ON)
         runs = sorted(rows.values(), key=lambda row: -row["begun"])
         return fresh_json({"runs": runs, "help": history.help})
 

@@ -408,11 +408,11 @@ class Sessions:
                 if time.monotonic() - left > most:
                     run.stop()
                 run.join(0.25)
+            run.join(600)  # until its end is kept
             with self._lock:
                 self._left.pop(shown.name, None)
                 if any(other.name == shown.name for other in self._runs()):
                     return  # a page shows it again
-            run.join(600)
             shown.thumbnails.remove()
             shutil.rmtree(self._trace_root / shown.name, ignore_errors=True)
 
