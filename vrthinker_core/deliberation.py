@@ -89,7 +89,11 @@ class Deliberation:
         settings = self.settings
         redirect = self.protocol.redirect if self.last_turn else None
         return Sampling(
-            settings.max_new_tokens, settings.temperature, settings.seed + self.turn - 1, redirect
+            settings.max_new_tokens,
+            settings.temperature,
+            settings.seed + self.turn - 1,
+            redirect,
+            self.protocol.frames_per_call,
         )
 
     @property

@@ -111,6 +111,9 @@ class ReplyBuilder(ReplyText):
 
         Raises `BackendRefused` or `BackendFailed` if the reply cannot be used.
         """
+        if self.finish_reason == "stop" and not self.written.strip():
+            # A reasoning parser took the reply whole
+            self.written, self._reasoning = self._reasoning, ""
         reason, written = self.finish_reason, self.written.strip()
         if reason in ("error", "abort"):
             raise BackendFailed("The server gave up in the middle of its answer.")

@@ -254,6 +254,8 @@ def _find_card(address: JudgeName, cards: list[dict[str, Any]], engine: str) -> 
     names = [wanted]
     if engine in HOSTED:
         names += [f"models/{wanted}", wanted.rpartition(":")[0]]
+    elif engine == "ollama":
+        names += [f"{wanted}:latest"]
     card = next((card for name in names for card in cards if card["id"] == name), {})
     if not card and cards and engine:
         raise BackendRefused(
