@@ -363,6 +363,7 @@ class Comparison:
                 self._settings,
                 frame_source(clips, self._cancelled),
                 follows_instructions=self._backend.follows_instructions,
+                trained=not self._backend.follows_instructions or bool(self._backend.protocols),
             )
         return self._deliberation, self._conversation
 
