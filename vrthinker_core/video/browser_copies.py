@@ -85,7 +85,7 @@ def _packet_times(source: VideoSource) -> tuple[Timeline, tuple[int, ...]]:
     def look(packet: "Packet[Any]") -> None:
         key = packet.is_keyframe
         odd = packet.is_discard or packet.is_corrupt or not (times or key)
-        odd = odd or (length_bytes and key and not holds_idr(bytes(packet), length_bytes))
+        odd = odd or (sized and key and not holds_idr(bytes(packet), length_bytes))
         times.append(None if odd else packet.pts)
 
     timeline = read_timeline(source, look)

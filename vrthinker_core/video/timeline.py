@@ -228,7 +228,7 @@ def make_frame_times(
         usable, left_out = near, float(gaps.max()) * tick
     if tick <= 0 or 2 * len(usable) <= len(pts):
         each = 1 / float(rate)
-        return FrameTimes(frames * each, each, each, 0.0, from_rate=True)
+        return FrameTimes(frames / float(rate), each, each, 0.0, from_rate=True)
     kept, times = known[usable], ticks[usable]
     steps = np.diff(times).tolist()
     typical = statistics.median(steps) if steps else 1 / float(rate) / tick
