@@ -19,7 +19,7 @@ from tests.support.engines import CALL, ENGINES, Engine, Stream, end_of
 from tests.test_judge import ANSWER
 from vrthinker_core import errors
 from vrthinker_core.commands.console import ConsoleRenderer
-from vrthinker_core.errors import BackendFailed, ContextFull, TooManyPictures
+from vrthinker_core.errors import BackendFailed, ContextFull, RequestRefused
 from vrthinker_core.types import StopReason, VideoPair
 from vrthinker_core.types.events import FramesShown, TextArrived
 from vrthinker_core.types.messages import Completion
@@ -101,7 +101,7 @@ def test_a_judge_that_fails_twice_in_a_turn_ends_the_run(engine: Engine) -> None
     assert list(trace.events()) == events
 
 
-@pytest.mark.parametrize("error", [ContextFull("Too long."), TooManyPictures("Only 12.")], ids=repr)
+@pytest.mark.parametrize("error", [ContextFull("Too long."), RequestRefused("Only 12.")], ids=repr)
 def test_where_the_judge_says_too_late_that_its_context_is_full_the_oldest_frames_leave(
     engine: Engine, error: Exception
 ) -> None:
@@ -149,7 +149,7 @@ def test_a_turn_that_fails_and_then_is_too_long_says_both(engine: Engine) -> Non
     for tries in ((failed, full), (full, failed)):
         assert end_of(engine.run(calling(), *tries, answering)).stop is StopReason.ANSWERED
         turn = engine.trace.turns[2]
-        assert "Turn 3 had too much in view" in turn.note
+        assert "Turn 3 was refused" in turn.note
         assert "The judge failed in turn 3" in turn.note
         assert turn.abandoned == ("half ",)
 

@@ -24,7 +24,7 @@ from vrthinker_core.deliberation import Deliberation
 from vrthinker_core.errors import (
     BadInput,
     ContextFull,
-    TooManyPictures,
+    RequestRefused,
     VideoError,
     describe,
     is_retryable,
@@ -105,7 +105,8 @@ class Comparison:
         self._deliberation: Deliberation | None = None
         self._last: PendingTurn | None = None
         self._again: tuple[str, ...] = ()  # Why the last turn is asked again
-        self._context_overflow = False  # Drop the oldest frames before the next request
+        self._fits = 0  # Frames in view of the last request that the judge took
+        self._too_much = False  # The judge refused the last request: the oldest frames leave
         self._failed_once = False  # Whether the judge failed in this turn
         self._abandoned: tuple[str, ...] = ()  # Its text before that failure
         self._notes: tuple[str, ...] = ()  # The judge's notes at the start
@@ -231,9 +232,9 @@ class Comparison:
                 deliberation.stop_reason = StopReason.CANCELLED
             if deliberation.stop_reason is not None:
                 return None
-            if self._context_overflow:
-                self._context_overflow = False
-                deliberation.forget_oldest()
+            if self._too_much and deliberation.forget_oldest():
+                while len(deliberation.in_view) > self._fits and deliberation.forget_oldest():
+                    pass
             with judge_errors():
                 deliberation.fit(conversation.count_tokens, conversation.context_length)
             messages = deliberation.ask()
@@ -276,6 +277,7 @@ class Comparison:
             self._fail(error)
         shown, abandoned = pending.shown, self._abandoned
         self._again, self._failed_once, self._abandoned = (), False, ()
+        self._too_much, self._fits = False, len(pending.in_view)
         sent = (shown.turn, shown.told, shown.frames)
         return TurnEnded(
             Turn(*sent, completion, read, shown.forced, pending.in_view, shown.note, abandoned)
@@ -287,12 +289,12 @@ class Comparison:
         """Return why the turn is asked again after this error, or ""."""
         if self._cancelled():
             return ""
-        overflow = isinstance(error, ContextFull | TooManyPictures) and not completion.text
-        if overflow and deliberation.can_forget:
-            self._context_overflow = True
+        refused = isinstance(error, ContextFull | RequestRefused) and not completion.text
+        if refused and deliberation.can_forget and not self._too_much:
+            self._too_much = True
             return (
-                f"Turn {deliberation.turn} had too much in view and was asked again without the "
-                "oldest frames."
+                f"Turn {deliberation.turn} was refused, and asked again without the oldest frames. "
+                f"Cause: {describe(error)}"
             )
         if self._failed_once or not is_retryable(error):
             return ""
@@ -361,6 +363,7 @@ class Comparison:
                 self._settings,
                 frame_source(clips, self._cancelled),
                 follows_instructions=self._backend.follows_instructions,
+                trained=not self._backend.follows_instructions or bool(self._backend.protocols),
             )
         return self._deliberation, self._conversation
 

@@ -43,12 +43,13 @@ class Deliberation:
         source: FrameSource,
         *,
         follows_instructions: bool = True,
+        trained: bool = True,
     ) -> None:
         self.protocol = protocol
         self.settings = settings
         self._prompt = prompt
         self._source = source
-        self._follows_instructions = follows_instructions
+        self._follows_instructions, self._trained = follows_instructions, trained
         self._opening = protocol.opening_messages(
             sanitize_prompt(prompt).text, source(protocol.opening_refs)
         )
@@ -89,7 +90,11 @@ class Deliberation:
         settings = self.settings
         redirect = self.protocol.redirect if self.last_turn else None
         return Sampling(
-            settings.max_new_tokens, settings.temperature, settings.seed + self.turn - 1, redirect
+            settings.max_new_tokens,
+            settings.temperature,
+            settings.seed + self.turn - 1,
+            redirect,
+            self.protocol.frames_per_call,
         )
 
     @property
@@ -155,6 +160,10 @@ class Deliberation:
         kept = [response for k, (_, response) in enumerate(self._exchanges) if k not in gone]
         return tuple(frame.ref for message in (*self._opening, *kept) for frame in message.frames)
 
+    def _read(self, completion: Completion) -> Reply:
+        cut = completion.stop != "end"
+        return self.protocol.parse(completion.text, cut=cut, trained=self._trained)
+
     def take(self, completion: Completion) -> Reply:
         """Read a reply; end the run (`stop_reason`) or prepare the next turn.
 
@@ -162,7 +171,7 @@ class Deliberation:
         taken.
         """
         last = self.last_turn
-        reply = self.protocol.parse(completion.text, cut=completion.stop != "end")
+        reply = self._read(completion)
         self.replies.append(reply)
         if completion.stop in ("cancelled", "failed"):
             self.stop_reason = StopReason(completion.stop)
@@ -183,7 +192,7 @@ class Deliberation:
         The reply never ends this run. With `indices`, the judge sees a call for these frames.
         Raises `VideoError` if frames cannot be fetched.
         """
-        reply = self.protocol.parse(completion.text, cut=completion.stop != "end")
+        reply = self._read(completion)
         if indices and (
             reply.kind != "tool" or reply.wants is None or reply.wants.indices != indices
         ):

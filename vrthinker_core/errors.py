@@ -55,8 +55,8 @@ class BackendRefused(BackendFailed):
     """A request that the judge cannot answer; a retry does not help."""
 
 
-class TooManyPictures(BackendRefused):
-    """A conversation with more pictures than the judge's server takes per prompt."""
+class RequestRefused(BackendRefused):
+    """A request that the judge's server refuses; with fewer frames it may not."""
 
 
 class ServerUnavailable(BackendRefused):
@@ -68,17 +68,22 @@ class TraceError(VrThinkerError):
 
 
 LASTING_FAULTS = frozenset(
-    error.__name__
-    for error in (
-        VrThinkerError,
-        BadInput,
-        VideoError,
-        CheckpointError,
-        ContextFull,
-        BackendRefused,
-        TooManyPictures,
-        TraceError,
-        MemoryError,
+    (
+        "TooManyPictures",  # In traces of earlier versions
+        *(
+            error.__name__
+            for error in (
+                VrThinkerError,
+                BadInput,
+                VideoError,
+                CheckpointError,
+                ContextFull,
+                BackendRefused,
+                RequestRefused,
+                TraceError,
+                MemoryError,
+            )
+        ),
     )
 )
 """Names of the errors after which the same pair would fail again, at any later time."""

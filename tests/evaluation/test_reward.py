@@ -11,6 +11,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.support.file_limit import open_file_limit
@@ -176,3 +177,14 @@ def no_thread_is_left() -> Iterator[None]:
     with threads_started() as started:
         yield
     assert [thread.name for thread in started if thread.is_alive() and not thread.daemon] == []
+
+
+@pytest.mark.parametrize("at_once", [True, False], ids=["one call", "a call a group"])
+def test_a_judge_that_favours_a_side_favours_no_place(at_once: bool, videos: list[Path]) -> None:
+    one_sided = ScriptedBackend([ANSWER.format("TA=1, MQ=1, VQ=1, OA=1")], protocol="paired")
+    groups = [(f"Block {number}.", videos[:2]) for number in range(24)]
+    alone = (reward(prompt, pair, one_sided) for prompt, pair in groups)
+    found = reward_many(groups, one_sided) if at_once else list(alone)
+    firsts = [each.overall[0] for each in found]
+    assert set(firsts) == {0.0, 1.0}
+    assert np.mean(firsts) == pytest.approx(0.5, abs=0 if at_once else 0.25)

@@ -49,6 +49,9 @@ def frames(value: str) -> FrameSelection:
         '{"frame_indices": [10, 30], "why": "then <Answer>TA=1</Answer> } and {"}',
         '{"frame_indices": [10, 30], "why": "</tool_call>"}',
         '```json\n{"frame_indices": [10, 30]}\n```',
+        "\n<function=select_frames>\n<parameter=frame_indices>\n[10, 30]\n</parameter>\n</function>\n",
+        "select_frames\n<arg_key>frame_indices</arg_key>\n<arg_value>[10, 30]</arg_value>\n",
+        '<invoke name="select_frames"><parameter name="target_frames">10, 30</parameter></invoke>',
     ],
 )
 def test_strict_json_is_read_in_any_shape(body: str) -> None:

@@ -63,7 +63,7 @@ def test_odd_rows_of_videogen_reward_are_named_and_the_rest_is_read(tmp_path: Pa
     assert found == {
         2: "There is no file videos/gone.mp4.",
         3: "https://example.org/3.mp4 is an address: download the video and give its path on this machine.",
-        4: "The prompt is empty.",
+        4: "The prompt is missing.",
         5: "The row repeats row 1, which counts.",
         6: "VQ is 'C', which is no label. Labels are a, b, same.",
         7: "../outside.mp4 leaves the folder of the data set.",
@@ -104,7 +104,7 @@ def test_odd_rows_of_genai_bench_are_named(tmp_path: Path) -> None:
     assert list(found) == [2, 3, 4, 5, 6]
     assert found[2].startswith(f"There is no file {genai_name('gone')} below ")
     assert found[3].startswith("https://example.org/film.mp4 does not end in the name of a video")
-    assert found[5] == "The prompt is empty."
+    assert found[5] == "The prompt is missing."
     assert found[6].startswith("vote_type is 'nobody', which is no label. Labels are leftvote, ")
 
 
@@ -165,7 +165,7 @@ def test_hard_to_judge_is_left_out_by_name_and_odd_rows_are_faults(tmp_path: Pat
         5: "The row repeats row 4, which counts.",
         6: "There is no file videos/5_1.mp4.",
         7: "A video is not named.",
-        8: "The prompt is empty.",
+        8: "The prompt is missing.",
     }
     assert pairs[8].labels == Verdict(OA=TIE)
 

@@ -63,7 +63,7 @@ def test_what_is_no_result_is_named_with_its_line(tmp_path: Path, line: bytes) -
 
 
 PASSING = "BackendFailed ServerUnavailable DecoderDied VideoUnavailable ConnectionResetError JudgeError describe"
-LASTING = "BackendRefused ContextFull TooManyPictures TraceError VideoError BadInput MemoryError CheckpointError"
+LASTING = "BackendRefused ContextFull TooManyPictures RequestRefused TraceError VideoError BadInput MemoryError CheckpointError"
 
 
 def test_which_failures_are_transient() -> None:

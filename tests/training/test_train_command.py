@@ -88,6 +88,7 @@ def test_all_stages_from_one_command(tmp_path: Path) -> None:
         ("grpo --model nano --data drawn:1 --set grpo.trl.vllm=here", "'colocate' or 'server'"),
         ("grpo --estimate --gpus 0", "--gpus 0"),
         ("grpo --model missing-folder --data drawn:1", "There is no folder missing-folder"),
+        ("grpo --model org/a-7b --data drawn:1", "--preset is missing: name the settings for"),
         ("grpo --model nano --data drawn:1 --minutes 0", "leaves no time"),
     ],
 )

@@ -110,12 +110,11 @@ def test_everything_else_is_encoded_anew(name: str, make_clip: MakeClip, copy_of
         assert_looks_alike(source, copy)
 
 
-@pytest.mark.parametrize("place", [55, 99])
 def test_a_copy_of_a_clip_with_a_wrong_timestamp_has_the_times_that_the_judge_is_told(
-    place: int, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
     even = write(tmp_path / "even.webm", 100, **EVEN["webm"])
-    clip = stamped(tmp_path / "clip.webm", even, place, 1e5)
+    clip = stamped(tmp_path / "clip.webm", even, 55, 1e5)
     assert_same_frame_times(clip, playable_copy(clip, tmp_path / "copies"))
 
 

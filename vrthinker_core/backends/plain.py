@@ -268,6 +268,7 @@ class PlainConversation:
     def __init__(self, backend: PlainBackend) -> None:
         self._backend, self.context_length = backend, backend.context_length
         self._last: tuple[Sequence[Message], dict[str, Any]] | None = None
+        self._most_frames: int | None = None  # That a call may name, as the judge is told
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
         """Return the number of prompt tokens without running the model.
@@ -291,6 +292,8 @@ class PlainConversation:
         Calls `cancelled` before every layer and every token.
         """
         started, model = time.perf_counter(), self._backend.model
+        if sampling.most_frames != self._most_frames:
+            self._most_frames, self._last = sampling.most_frames, None
         inputs = self._inputs(messages)
         prompt_tokens = int(inputs["input_ids"].shape[1])
         limit = self.context_length or 10**9
@@ -321,7 +324,8 @@ class PlainConversation:
         if self._last is None or self._last[0] != messages:
             talk: Talk = [{"role": each.role, "content": _parts(each)} for each in messages]
             if not self._backend.protocols and talk[0]["role"] == "system":
-                talk[0]["content"].append({"type": "text", "text": instructions_for(messages)})
+                words = instructions_for(messages, self._most_frames)
+                talk[0]["content"].append({"type": "text", "text": words})
             try:
                 self._last = messages, self._backend.form.render(talk)
             except Exception as error:

@@ -12,13 +12,23 @@ from openai.types.chat import ChatCompletionChunk
 from openai.types.chat.chat_completion_chunk import ChoiceDelta
 
 from vrthinker_core.backends.base import ReplyText
-from vrthinker_core.backends.server_errors import ALL_THOUGHT, ENDLESS, FILTERED, TOOL_PARSER
+from vrthinker_core.backends.server_errors import (
+    ALL_THOUGHT,
+    ENDLESS,
+    FILTERED,
+    REFUSED,
+    TOOL_PARSER,
+    quoted,
+)
 from vrthinker_core.errors import BackendFailed, BackendRefused
 from vrthinker_core.protocols.labels import mentioned_digits
 from vrthinker_core.protocols.segments import lost_its_opening
 from vrthinker_core.types.messages import Completion, LabelToken
 
+_LENGTH = ("length", "max_tokens", "max_output_tokens")
 _ALL_DIGITS = re.compile(r"[0-9]")
+_FILTER = re.compile(r"content.?filter|safety|prohibited|refusal|sensitive|blocked", re.IGNORECASE)
+"""How hosts and the models behind them name a filter as the reason of an end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +82,7 @@ class ReplyBuilder(ReplyText):
         self._first_prompt: int | None = None  # Tokens of the prompt before any redirect
         self._reused_tokens: int | None = None
         self._cost: float | None = None
-        self._reasoning = ""
+        self._reasoning = self._refusal = ""
         self._choices: list[TokenChoice] = []  # Tokens with a digit
         self.new_tokens: int | None = None  # Of the reply so far; None if the server counts none
         self._started = time.perf_counter()
@@ -91,7 +101,8 @@ class ReplyBuilder(ReplyText):
                 self._take(_delta_of(choice))
             if choice.finish_reason == "tool_calls" and not self.written.endswith("</tool_call>"):
                 raise BackendRefused(TOOL_PARSER)
-            self.finish_reason = choice.finish_reason or self.finish_reason
+            ended = choice.finish_reason or self.finish_reason
+            self.finish_reason = "length" if ended.lower() in _LENGTH else ended
         self.redirected = self.replace_phrase() >= 0
         return self.emit(self.safe_end())
 
@@ -100,12 +111,24 @@ class ReplyBuilder(ReplyText):
 
         Raises `BackendRefused` or `BackendFailed` if the reply cannot be used.
         """
-        if self.finish_reason == "content_filter":
-            raise BackendRefused(FILTERED)
-        if self.finish_reason == "length" and not self.written.strip():
-            raise BackendRefused(ALL_THOUGHT)
-        if self.finish_reason in ("error", "abort"):
+        if self.finish_reason == "stop" and not self.written.strip():
+            # A reasoning parser took the reply whole
+            self.written, self._reasoning = self._reasoning, ""
+        reason, written = self.finish_reason, self.written.strip()
+        if reason in ("error", "abort"):
             raise BackendFailed("The server gave up in the middle of its answer.")
+        if reason == "length" and not written:
+            raise BackendRefused(ALL_THOUGHT)
+        if self._refusal and not written:
+            raise BackendRefused(f"{REFUSED} It says: {quoted(self._refusal)}.")
+        if reason == "content_filter":
+            raise BackendRefused(FILTERED)
+        if _FILTER.match(reason):
+            raise BackendRefused(f"{FILTERED} It says: {quoted(reason)}.")
+        if not written and reason not in ("stop", "tool_calls"):
+            raise BackendRefused(
+                f"The server stopped the reply before its first word. It says: {quoted(reason)}."
+            )
         # After a redirect the judge may close the tag that it had begun
         if self._replaced_to is None and lost_its_opening(self.written):
             raise BackendRefused(TOOL_PARSER)
@@ -137,6 +160,7 @@ class ReplyBuilder(ReplyText):
         if isinstance(content, list):  # Some servers write it so
             texts = (part.get("text") for part in content if isinstance(part, dict))
             content = "".join(text for text in texts if isinstance(text, str))
+        self._refusal += getattr(delta, "refusal", None) or ""
         before = len(self.written)
         self._reasoning += reasoning
         self.written += content
@@ -217,6 +241,7 @@ def holds_token(chunk: Any) -> bool:
     choices = getattr(chunk, "choices", None) or ()
     return ends_reply(chunk) or any(
         getattr(delta, "content", None)
+        or getattr(delta, "refusal", None)
         or _reasoning_of(delta)
         or getattr(delta, "tool_calls", None)
         for delta in map(_delta_of, choices)

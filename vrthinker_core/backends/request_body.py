@@ -22,8 +22,8 @@ How to reply. You were not trained for this task, so follow these rules exactly.
 PAIRED_WORDS = (
     _COMMON.format(snapshot="<Snapshot></Snapshot>", think="<Think></Think>")
     + """
-- To ask for more frames, end your reply with one line of this form, with 1 to 12 indices from 0 to 127:
-<tool_call>{"name": "select_frames", "arguments": {"frame_indices": [10, 30, 60, 90]}}</tool_call>
+- To ask for more frames, end your reply with one line of this form, with MANY indices from 0 to 127:
+<tool_call>{"name": "select_frames", "arguments": {"frame_indices": FRAMES}}</tool_call>
 - Then stop, and wait: the frames come as pictures in the next message, for each index first Video 1, then Video 2.
 - To give the final judgment, end your reply with one line of this form:
 <Answer>TA=1, VQ=1, MQ=0, OA=1</Answer>"""
@@ -34,9 +34,9 @@ CONCAT_WORDS = (
     _COMMON.format(snapshot="<snapshot></snapshot>", think="<think></think>")
     + """
 - The frames of both videos are ONE list: the first half of the numbers is Video 1, the second half Video 2.
-- To ask for more frames, write your answer so far, with a confidence CF from 1 (low) to 5 (sure), then a call with 1 to 8 numbers:
+- To ask for more frames, write your answer so far, with a confidence CF from 1 (low) to 5 (sure), then a call with MANY numbers:
 <recommend answer>TA=0, VQ=1, MQ=0, OA=1, CF=2</recommend answer>
-<tool_call>{"name": "select_frames", "arguments": {"target_frames": [5, 20, 53, 68]}}</tool_call>
+<tool_call>{"name": "select_frames", "arguments": {"target_frames": FRAMES}}</tool_call>
 - Then stop, and wait: the frames come as pictures in the next message, in the order of your numbers.
 - To give the final judgment, end your reply with one line of this form:
 <final answer>TA=1, VQ=1, MQ=0, OA=1</final answer>"""
@@ -44,10 +44,14 @@ CONCAT_WORDS = (
 """Rules of the protocol `concat`."""
 
 
-def instructions_for(messages: Sequence[Message]) -> str:
+def instructions_for(messages: Sequence[Message], most_frames: int | None = None) -> str:
     """Return the rules of the protocol that the system prompt tells."""
     concat = messages and messages[0].text == prompt_text("concat_system")
-    return CONCAT_WORDS if concat else PAIRED_WORDS
+    words, most, frames = PAIRED_WORDS, 12, [10, 30, 60, 90]
+    if concat:
+        words, most, frames = CONCAT_WORDS, 8, [5, 20, 53, 68]
+    most = most_frames or most
+    return words.replace("MANY", f"1 to {most}").replace("FRAMES", str(frames[:most]))
 
 
 Feature = Literal[
@@ -63,10 +67,11 @@ Feature = Literal[
     "continue",
     "prefill",
     "text first",
+    "system",
 ]
 """An optional part of a request that some servers refuse."""
 
-PLAIN: frozenset[Feature] = frozenset({"temperature", "max_tokens", "usage", "seed"})
+PLAIN: frozenset[Feature] = frozenset({"temperature", "max_tokens", "usage", "seed", "system"})
 EVERYWHERE: frozenset[Feature] = PLAIN | {"special tokens", "logprobs"}
 """Tried with an unknown engine, such as `transformers serve`, until refused."""
 
@@ -105,6 +110,7 @@ _NAMES: dict[Feature, str] = {
     "video": r"video(?:_url|\(s\)|s)?",
     "continue": r"continue_final_message|add_generation_prompt",
     "prefill": r"chat_template_kwargs|enable_thinking|prefill",
+    "system": r"system (?:message|role|prompt|instruction)s?|(?:role|message)s?\W{0,9}system",
 }
 """How a refusal names a feature."""
 
@@ -122,7 +128,7 @@ def fewer_features(features: frozenset[Feature], refusal: str) -> frozenset[Feat
     return (
         features - named
         if named & features
-        else features & {"temperature", "max_tokens", "text first"}
+        else features & {"temperature", "max_tokens", "text first", "system"}
     )
 
 
@@ -158,9 +164,7 @@ class RequestForm:
             extra |= {"continue_final_message": True, "add_generation_prompt": False}
         elif prefix:  # llama.cpp continues a last assistant message only if thinking is off
             extra |= {"chat_template_kwargs": {"enable_thinking": False}}
-        rendered = [self._message(message, pictures) for message in messages]
-        if self.told and messages[0].role == "system":
-            rendered[0]["content"] += instructions_for(messages)
+        rendered = self._render(messages, sampling.most_frames, pictures)
         if prefix:
             rendered.append({"role": "assistant", "content": prefix})
         options = {"model": self.model, "messages": rendered, "stream": True, "extra_body": extra}
@@ -178,10 +182,27 @@ class RequestForm:
             options["stream_options"] = {"include_usage": True, **so_far}
         return options
 
+    def _render(
+        self, messages: Sequence[Message], most_frames: int | None, pictures: PictureCache
+    ) -> list[dict[str, Any]]:
+        rendered = [self._message(message, pictures) for message in messages]
+        if messages[0].role != "system":
+            return rendered
+        if self.told:
+            rendered[0]["content"] += instructions_for(messages, most_frames)
+        if "system" not in self.features and len(messages) > 1:  # In front of the first message
+            text, first = rendered[0]["content"], rendered[1]["content"]
+            parts = [{"type": "text", "text": first}] if isinstance(first, str) else first
+            front = {"type": "text", "text": f"{text}\n\n"}
+            rendered[:2] = [{**rendered[1], "content": [front, *parts]}]
+        return rendered
+
     def _message(self, message: Message, pictures: PictureCache) -> dict[str, Any]:
         """Render a message; without pictures a plain string, as chat templates expect."""
         if not message.frames:
-            return {"role": message.role, "content": message.text}
+            # Some servers refuse an empty reply of the judge's
+            said = message.text if message.text or message.role != "assistant" else "(nothing)"
+            return {"role": message.role, "content": said}
         content: list[dict[str, Any]] = []
         for part in message.parts:
             match part:

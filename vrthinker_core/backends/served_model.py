@@ -169,6 +169,7 @@ class Server:
     secret: Secret
     patience: Patience
     form: RequestForm = field(init=False)
+    accepted: bool = False  # It has taken a request in this form
 
     def __post_init__(self) -> None:
         features = known_features(self.model.engine, self.model.id)
@@ -253,6 +254,8 @@ def _find_card(address: JudgeName, cards: list[dict[str, Any]], engine: str) -> 
     names = [wanted]
     if engine in HOSTED:
         names += [f"models/{wanted}", wanted.rpartition(":")[0]]
+    elif engine == "ollama":
+        names += [f"{wanted}:latest"]
     card = next((card for name in names for card in cards if card["id"] == name), {})
     if not card and cards and engine:
         raise BackendRefused(

@@ -195,7 +195,9 @@ class ServerConversation:
         """Yield the text; a redirect ends the request and starts another."""
         prefix, sampling = "", request.sampling
         while True:
-            async with aclosing(self._chunks(request.messages, sampling, prefix)) as chunks:
+            async with aclosing(
+                self._chunks(request.messages, sampling, prefix, builder)
+            ) as chunks:
                 async for chunk in chunks:
                     if piece := builder.add(chunk):
                         yield piece
@@ -213,7 +215,7 @@ class ServerConversation:
             yield piece
 
     async def _chunks(
-        self, messages: Sequence[Message], sampling: Sampling, prefix: str
+        self, messages: Sequence[Message], sampling: Sampling, prefix: str, builder: ReplyBuilder
     ) -> AsyncGenerator[Any, None]:
         """Yield the chunks of one request.
 
@@ -234,17 +236,21 @@ class ServerConversation:
                 if not shortened and 0 < (left := tokens_left(refusal)) < sampling.max_new_tokens:
                     sampling, shortened = replace(sampling, max_new_tokens=left), True
                 elif not (mendable and omits_pictures(body)):
+                    # Once it has taken this form, only what a request added can be too much
+                    mendable = mendable and (not server.accepted or bool(prefix))
                     fewer = fewer_features(features, refusal.answer) if mendable else features
                     if fewer == features:
                         raise to_judge_error(refusal, server.secret, server.model.engine) from None
                     form = replace(form, features=fewer)
                 # Otherwise the server may have evicted a picture: all pictures are sent again
             self._pictures.sent.clear()
-        server.form = form
+        server.form, server.accepted = form, True
         self._pictures.sent |= ids_in(body)
         try:
             async for chunk in _in_time(first, stream, server):
                 yield chunk
+            if stream.response.extensions.get("done"):  # Some servers name no reason
+                builder.finish_reason = builder.finish_reason or "stop"
         finally:
             await stream.close()
 
@@ -252,6 +258,7 @@ class ServerConversation:
         """Send a request and wait for the first token of its reply."""
         assert self._client is not None
         stream = await self._client.chat.completions.create(**body)
+        _note_end(stream.response)
         try:
             if redirected := redirect_refusal(stream.response):
                 raise redirected
@@ -264,6 +271,21 @@ class ServerConversation:
         except BaseException:
             await stream.close()
             raise
+
+
+def _note_end(response: Any) -> None:
+    """Note the mark of a stream's end when it is read; the client keeps it to itself."""
+    read = response.aiter_bytes
+
+    async def watched() -> AsyncGenerator[bytes, None]:
+        last = b"\n"
+        async for part in read():
+            last = (last + part)[-64:]
+            if re.search(rb"\ndata: ?\[DONE\]", last):
+                response.extensions["done"] = True
+            yield part
+
+    response.aiter_bytes = watched
 
 
 def _checked(chunk: Any, server: Server) -> Any:

@@ -16,8 +16,8 @@ from vrthinker_core.errors import (
     BackendRefused,
     ContextFull,
     JudgeError,
+    RequestRefused,
     ServerUnavailable,
-    TooManyPictures,
     out_of_files,
 )
 
@@ -44,6 +44,7 @@ FILTERED = (
     "The server's content filter stopped the reply, so this pair cannot be judged there. "
     "Choose another judge."
 )
+REFUSED = "The judge refuses this pair. Choose another judge."
 
 _CONTEXT = re.compile(
     r"context[ _](?:length|window|size)|maximum model length|prompt is too long"
@@ -53,15 +54,11 @@ _CONTEXT = re.compile(
 """How the official servers, and the hosts behind OpenRouter, say that a prompt is too long: in
 words, or in an error's code or type.
 """
-_PICTURES = re.compile(
-    r"(?:at most (\d+)|too many) (image|video|picture)|limit.mm.per.prompt"
-    r"|\d+ images?.{0,40}exceed",
+_LASTING = re.compile(
+    r"(?:n.t |\bun)support|\binvalid|BadRequest|too (?:large|long|many)\b|\bat most\b|\bexceed",
     re.IGNORECASE,
 )
-_LASTING = re.compile(
-    r"(?:n.t |\bun)support|\binvalid|BadRequest|too (?:large|long)\b|\bexceeds\b", re.IGNORECASE
-)
-"""How a failing server blames the request, besides `_CONTEXT` and `_PICTURES`."""
+"""How a failing server blames the request, besides `_CONTEXT`."""
 _MOMENTARY = re.compile(
     r"rate.?limit|overload|\bbusy\b|temporar|time[d-]?.?out|try again|\bretry|\blater\b"
     r"|loading (?:the )?model|(?:is|currently|still) loading"
@@ -120,10 +117,13 @@ class Secret:
         The words are one line of at most 300 characters, without the key and without control
         characters.
         """
-        shown = "".join(
-            each if each.isprintable() else " " for each in self.removed_from(text)[: 10 * QUOTED]
-        )
-        return " ".join(shown.split())[:QUOTED].rstrip(". ") or "nothing"
+        return quoted(self.removed_from(text))
+
+
+def quoted(text: str) -> str:
+    """Return words as one line of at most 300 characters, without control characters."""
+    shown = "".join(each if each.isprintable() else " " for each in text[: 10 * QUOTED])
+    return " ".join(shown.split())[:QUOTED].rstrip(". ") or "nothing"
 
 
 def failure_of(error: Exception, secret: Secret) -> Exception:
@@ -227,7 +227,7 @@ def _failure(
     passes = status in (0, 408, 409, 425, 429) or (status >= 500 and status != 501)
     # After its own words a server may repeat the request, which may hold any word
     named = status in (0, 500) and wait is None and not _MOMENTARY.search(message + text[:QUOTED])
-    at_fault = named and any(words.search(text) for words in (_CONTEXT, _PICTURES, _LASTING))
+    at_fault = named and bool(_CONTEXT.search(text) or _LASTING.search(text))
     if not passes or at_fault or "cache miss" in said.lower():
         return RequestRefusal(status or 400, secret.removed_from(said), text)
     failed = f"failed with status {status}" if status else "failed while it answered"
@@ -302,8 +302,8 @@ def tokens_left(refusal: RequestRefusal) -> int:
 
 def may_be_mended(refusal: RequestRefusal) -> bool:
     """Return whether a retry with fewer fields or resent pictures may work."""
-    too_much = _PICTURES.search(refusal.answer) or _CONTEXT.search(refusal.answer)
-    return "cache miss" in str(refusal).lower() or (refusal.status in (400, 422) and not too_much)
+    too_long = _CONTEXT.search(refusal.answer)
+    return "cache miss" in str(refusal).lower() or (refusal.status in (400, 422) and not too_long)
 
 
 def to_judge_error(refusal: RequestRefusal, secret: Secret, engine: str = "") -> JudgeError:
@@ -311,22 +311,9 @@ def to_judge_error(refusal: RequestRefusal, secret: Secret, engine: str = "") ->
     said = str(refusal)
     quote = f"It says: {secret.quoted(said)}."
     if refusal.status == 413:
-        return BackendRefused(
+        return RequestRefused(
             "The server does not take requests of this size. "
             "Choose a shorter memory window or fewer frames a call."
-        )
-    if found := _PICTURES.search(refusal.answer):
-        limit = f"at most {found[1]}" if found[1] else "fewer"
-        noun = "video" if found[2] and found[2].lower() == "video" else "picture"
-        noun += "" if found[1] == "1" else "s"
-        advice = "Choose"
-        if engine in ("", "vllm"):
-            advice = (
-                'Start vLLM with --limit-mm-per-prompt \'{"image": 128, "video": 2}\', or choose'
-            )
-        return TooManyPictures(
-            f"The server takes {limit} {noun} in one prompt. "
-            f"{advice} a shorter memory window. {quote}"
         )
     if _CONTEXT.search(refusal.answer):
         own = ENGINES.get(engine)
@@ -338,4 +325,5 @@ def to_judge_error(refusal: RequestRefusal, secret: Secret, engine: str = "") ->
     no_path = refusal.status == 404 and re.search(r"(?i)not found\W*$|^\s*$", said)
     if no_path and "model" not in said.lower():
         return BackendRefused(GARBAGE)
-    return BackendRefused(f"The server refuses the request. {quote}")
+    kind = RequestRefused if refusal.status in (400, 422, 500) else BackendRefused
+    return kind(f"The server refuses the request. {quote}")

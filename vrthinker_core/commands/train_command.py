@@ -201,7 +201,8 @@ def train(
         Option(help="Judge that the cold start learns from. (default for drawn pairs: scripted)"),
     ] = None,
     preset: Annotated[
-        PresetName | None, Option(help="Settings for a size of model. (default: nano)")
+        PresetName | None,
+        Option(help="Settings for a size of model. (default: nano, for nano and its descendants)"),
     ] = None,
     resume: Annotated[
         bool, Option("--resume", help="Continue the stopped or killed run in --out.")
@@ -244,8 +245,23 @@ def train(
     if data is None:
         raise BadInput("--data is missing: name the pairs to train with, as drawn:1 or a data set.")
     places = named_places(model, data, out)
+    kept = resume and (out / CONFIG).is_file()
+    if preset is None and not kept and not _is_nano(resolved_model(model)):
+        raise BadInput("--preset is missing: name the settings for the model's size, nano or 7b.")
     run = TrainingRun(stage, *places, chosen_teacher(stage, data, teacher) or "")
     raise Exit(_train(run, config, out, minutes, resume))
+
+
+def _is_nano(model: str) -> bool:
+    """Return whether a checkpoint is the built-in judge, or was trained from it."""
+    from vrthinker_core.backends.built_in import NANO
+    from vrthinker_core.backends.checkpoint_files import read_config as model_config
+
+    if not Path(model).is_dir():
+        return "/" not in model  # no folder: said elsewhere
+    found, nano = (each.get("text_config", each) for each in map(model_config, (Path(model), NANO)))
+    sizes = ("hidden_size", "intermediate_size", "num_hidden_layers", "vocab_size")
+    return all(found.get(size) == nano.get(size) for size in sizes)
 
 
 def _print_estimate(stage: StageName, model: str | None, config: TrainConfig, gpus: int) -> None:

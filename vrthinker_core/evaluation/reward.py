@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -131,8 +132,11 @@ def reward_many(
     if any(len(videos) < 2 for _, videos in asked):
         raise BadInput("A reward needs at least two videos of each prompt.")
     allow_pairs(concurrency)
-    ends = [  # each video stands on either side about as often
-        (group, i, j) if (i + j) % 2 else (group, j, i)
+    # Each place in a group is on either side about as often, over the groups of one call and, for
+    # a trainer that asks group by group, over calls.
+    start = zlib.crc32("".join(str(prompt) for prompt, _ in asked[:1]).encode("utf-8", "replace"))
+    ends = [
+        (group, i, j) if (i + j + group + start) % 2 else (group, j, i)
         for group, (_, videos) in enumerate(asked)
         for i, j in combinations(range(len(videos)), 2)
     ]

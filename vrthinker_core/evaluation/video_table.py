@@ -13,7 +13,7 @@ from pathlib import Path, PureWindowsPath
 from unicodedata import normalize
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.results.layout import TableRow, existing_file
+from vrthinker_core.results.layout import TableRow, existing_file, text_in
 from vrthinker_core.results.result import MissingRule
 from vrthinker_core.results.table_file import read_table
 from vrthinker_core.storage import os_errors
@@ -192,7 +192,7 @@ def _read_csv(path: Path) -> VideoTable:
 
 
 def _values(row: TableRow, columns: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(row.values.get(column, "").strip() for column in columns)
+    return tuple(text_in(row, column) for column in columns)
 
 
 def _short(text: str) -> str:

@@ -80,10 +80,11 @@ class PromptProtocol(Protocol):
     def frame_refs(self, indices: Sequence[int]) -> tuple[FrameRef, ...]:
         """Return the frames that these valid indices mean, in sending order."""
 
-    def parse(self, text: str, *, cut: bool = False) -> Reply:
+    def parse(self, text: str, *, cut: bool = False, trained: bool = True) -> Reply:
         """Return the best reading of a reply, with the problems met.
 
-        Never raises. `cut` means that the token limit ended the reply.
+        Never raises. `cut` means that the token limit ended the reply. A judge that was not
+        `trained` for the protocol may answer without the tag.
         """
 
     def request(self, text: str) -> tuple[int, ...]:

@@ -70,6 +70,7 @@ _NUMBERED_ENTRY: Final = rf"""[2-9][ \t]?[.):-][^\d,;\n]{{0,60}}?{_NAME}"""
 MQ=` holds two values."""
 _ALONE: Final = rf"""\.?[ \t]{{0,8}}(?:\Z|[,;\n)]|(?:or|to|and)\b|{_NAME})"""
 _TIE: Final = r"(?:a[ \t]{1,8})?(?:tie|draw)\b"
+_SIDE: Final = r"(?:(?:the[ \t]{1,8})?videos?[ \t]{0,8})?"
 _SECOND: Final = "|".join(
     (
         r"_{0,8}[^\W_]|%|[.:?]\d|[/|\\⁄∕]{2}\d|[ \t]{0,8}\.{2,8}[ \t]{0,8}\d",
@@ -85,12 +86,18 @@ _SECOND: Final = "|".join(
         rf"[ \t]{{0,8}}(?:/[ \t]{{0,8}}|\b)and[ \t]{{1,8}}(?!{_NUMBERED_ENTRY})\d",
         rf"[ \t]{{0,8}}[,;][ \t]{{0,8}}and[ \t]{{1,8}}(?!{_NUMBERED_ENTRY})[0-2]{_ALONE}",
         rf"[ \t]{{0,8}}[、､][ \t]{{0,8}}(?!{_NUMBERED_ENTRY})\d",
+        rf"{_MARKS}[ \t]{{0,8}}[<>≤≥≪≫≺≻≈≠][ \t]{{0,8}}{_MARKS}{_SIDE}\d",
+        rf"{_MARKS}[ \t]{{1,8}}(?:beats|over|against|(?:[a-z]{{2,12}}[ \t]{{1,8}}){{1,3}}than)"
+        rf"[ \t]{{1,8}}{_MARKS}{_SIDE}\d",
+        rf"{_MARKS}[ \t]{{0,8}}(?:(?:points?|stars?)\b|[★⭐])",
+        rf"{_MARKS}[ \t]{{0,8}}[(\[]?(?:out[ \t]{{1,8}})?\bof[ \t]{{1,8}}{_MARKS}\d",
         rf"[ \t]{{1,8}}(?!{_NEXT_ENTRY})\d",
         rf"[ \t]{{0,8}}[,;][ \t]{{0,8}}(?!{_NEXT_ENTRY})[0-2]{_ALONE}",
     )
 )
 """Text that must not follow a digit. The rest of 12, 1.5 or 1st, or a second value, as in 1/2, 1 ->
-2, or "1, 2" and "0, 1 or 2"."""
+2, or "1, 2" and "0, 1 or 2", the other side of a comparison, as in 1 < 2, or what makes it a score,
+as in "2 out of 5"."""
 _DIGIT: Final = re.compile(rf"([0-5])(?!{_SECOND})", re.IGNORECASE)
 _ESCAPED: Final = re.compile(r"\\{1,4}(?:[nr\"]|t(?![aA]))")
 r"""`\n` as two characters, in an answer that was written as a string. `\ta` is more likely a name

@@ -76,9 +76,9 @@ class Paired:
         """Return `v1[i], v2[i], v1[j], v2[j], ...`."""
         return tuple(FrameRef(index, side) for index in indices for side in Side)
 
-    def parse(self, text: str, *, cut: bool = False) -> Reply:
+    def parse(self, text: str, *, cut: bool = False, trained: bool = True) -> Reply:
         """Return the best reading of a reply, with the problems met."""
-        return read_reply(text, self._limits, cut=cut)
+        return read_reply(text, self._limits, cut=cut, trained=trained)
 
     def request(self, text: str) -> tuple[int, ...]:
         """Return the frames that an unfinished reply asks for so far."""

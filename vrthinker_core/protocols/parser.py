@@ -12,7 +12,13 @@ from vrthinker_core.protocols.labels import (
     strip_invisible,
     to_narrow,
 )
-from vrthinker_core.protocols.segments import Action, ReplySplitter, find_tags, invention_start
+from vrthinker_core.protocols.segments import (
+    Action,
+    ReplySegments,
+    ReplySplitter,
+    find_tags,
+    invention_start,
+)
 from vrthinker_core.protocols.tool_calls import CallRules, read_calls
 from vrthinker_core.text import encodable
 from vrthinker_core.types import Dimension, Problem, ProblemKind, Reply, Turn, Verdict
@@ -54,6 +60,7 @@ MINOR_PROBLEMS: Final = (
     ProblemKind.INVENTED,
     ProblemKind.IGNORED_CALL,
     ProblemKind.REPAIRED,
+    ProblemKind.UNTAGGED,
     ProblemKind.BAD_CONFIDENCE,
 )
 """Problems that leave a reply usable."""
@@ -86,10 +93,49 @@ def retry_text(problems: Sequence[Problem], forms: str) -> str:
     )
 
 
-def read_reply(text: str, rules: CallRules, *, cut: bool = False) -> Reply:
+_LABELS: Final = re.compile(
+    r"""(?:\{\s*"(?:final[ _]?)?answer"\s*:\s*)?"""
+    r"""(?:[\s,;|*_`"'•\-{(]*(?:\d[.)][ \t])?(?:[a-z][a-z ]{1,20}\()?(?:TA|MQ|VQ|OA|CF)[)*_`"'\s]*"""
+    r"""[=:]+[\s*_`"']*[0-5](?!\w|[.%/]\d|[%/])[*_`"')]*){4,5}[\s.;|*_`})]*\Z""",
+    re.IGNORECASE,
+)
+"""Nothing but labels, in prose, a list or JSON, up to the end."""
+_ANSWER_LINE: Final = re.compile(
+    r"""^[ \t]*(?:\#{1,6}[ \t]*)?[*_]{0,3}(?:(?:my|the)[ \t])?(?:final[ \t])?"""
+    r"""(?:answer|verdict|judge?ment|labels)\b[*_]{0,3}[ \t]*(?:is\b)?:?[*_]{0,3}"""
+    r"""|^[ \t]*```(?:json)?[ \t]*$""",
+    re.IGNORECASE | re.MULTILINE,
+)
+_EXAMPLE: Final = re.compile(
+    r"example|e\.g\.|for instance|format|template|placeholder|quot"
+    r"|\b(?:form|would|could|if|should|must|says?|said|wrote|asked|instead|like|not)\b[^.!?]*\Z",
+    re.IGNORECASE,
+)
+"""A line before labels that are an example or somebody else's."""
+
+
+def _untagged_answer(narrow: str, segments: ReplySegments) -> str:
+    """Return the labels with which a reply ends though no tag is there, or "".
+
+    They follow a line that says so, alone, outside the reasoning; every label is said.
+    """
+    if segments.actions or segments.unfinished_reasoning:
+        return ""
+    own = narrow[max((tag.end for tag in find_tags(narrow) if not tag.opens), default=0) :][-2000:]
+    for line in reversed(list(_ANSWER_LINE.finditer(own))):
+        body = own[line.end() :].strip().removesuffix("```")
+        before = own[: line.start()].rstrip().rpartition("\n")[2]
+        if _LABELS.match(body) and body.count('"') % 2 == 0 and not _EXAMPLE.search(before):
+            labels = read_labels(body)
+            return body if labels.verdict.whole and not labels.problems else ""
+    return ""
+
+
+def read_reply(text: str, rules: CallRules, *, cut: bool = False, trained: bool = True) -> Reply:
     """Return the best reading of `text` under a protocol's rules.
 
-    `cut` means that the token limit ended the reply, not the judge.
+    `cut` means that the token limit ended the reply, not the judge. An answer without its tag
+    counts for a judge that was not `trained` in the format (paper: the format reward is strict).
     """
     visible, narrow, end = _own_part(text)
     extra: list[Problem] = []
@@ -110,7 +156,12 @@ def read_reply(text: str, rules: CallRules, *, cut: bool = False) -> Reply:
         broken = next((pair for pair in read if pair[0].kind == "final"), None)
         if action.kind == "recommend" and broken:
             problems += _with_cut(*broken, cut=cut)
-    if not segments.actions:
+    if not cut and not trained and (body := _untagged_answer(narrow, segments)):
+        labels = read_labels(body)
+        final, verdict, confidence = True, labels.verdict, labels.confidence
+        told = "The answer stood without its tag and was read all the same."
+        extra = [Problem(ProblemKind.UNTAGGED, told), *extra]
+    elif not segments.actions:
         none = Problem(ProblemKind.NO_ACTION, "The reply holds neither an answer nor a call.")
         extra = [none, *extra]
     if cut and (segments.unfinished_reasoning or not segments.actions):

@@ -51,6 +51,11 @@ TAG: Final = re.compile(
 ENVIRONMENT: Final = re.compile(
     r"<\|(?:im_start|im_end|endoftext|vision_start|vision_end|vision_pad|image_pad|video_pad)\|>"
     r"|<\|start\|>(?!assistant)|<\|turn>|<turn\|>|<\|tool_response>"
+    r"|</?(?:start|end)_of_turn>|<\|(?:start|end)_of_(?:turn_token|role|text|sentence|message)\|>"
+    r"|<\|(?:eot_id|eom_id|eot|user|system|observation|(?:user|system|chatbot)_token)\|>"
+    r"|<\|end\|>(?!<\|start\|>assistant)|<\|(?:start_header_id|im_(?:user|system|middle))\|>"
+    r"|</s>|\[/?INST\]|\[TOOL_RESULTS\]"
+    r"|<[|｜](?:User|end▁of▁sentence|tool▁outputs?▁begin)[|｜]>|<seed:[be]os>|\]~b\]|\[e~\["
     rf"|<\s{{0,8}}tool{_GAP}response\b"
     rf"|(?P<call><\s{{0,8}}(?:[/\\]\s{{0,8}}tool{_GAP}call{_REST}"
     rf"|tool{_GAP}call{_REST}[^<]*?[}}\]`])\s*+)"

@@ -32,6 +32,16 @@ _NUMBERS: Final = re.compile(
 """The only text that is split into numbers. Any other text is one entry, so that no frame is taken
 out of a sentence."""
 
+_FAMILY_NAME: Final = re.compile(
+    r"""\s*(?:<(?:function|invoke)(?:=|\s{1,8}name=)["']?([\w.-]{1,60})["']?\s{0,8}>"""
+    r"|([\w.-]{1,60})\s{0,8}(?=<arg_key>))"
+)
+_FAMILY_FIELD: Final = re.compile(
+    r"""<parameter(?:=|\s{1,8}name=)["']?([\w-]{1,60})["']?\s{0,8}>([^<]*)</parameter>"""
+    r"|<arg_key>([^<]*)</arg_key>\s*<arg_value>([^<]*)</arg_value>"
+)
+"""Calls in the form of Qwen3.5, MiniMax and GLM, which name each argument in a tag."""
+
 Entry = int | float | str | None
 
 
@@ -94,7 +104,8 @@ class _CallReader:
 
     def read(self, call: Action, *, whole_only: bool) -> None:
         """Read one call and add its entries and problems."""
-        values = parse_complete(call.body) if whole_only else parse_strict(call.body)
+        whole = parse_complete if whole_only else parse_strict
+        values = _family_call(call.body, whole_only=whole_only) or whole(call.body)
         if not values and whole_only:
             self._report(ProblemKind.TRUNCATED, "The reply was cut off inside its call.")
             return
@@ -161,6 +172,15 @@ class _CallReader:
         if not value.strip():
             return []
         return _NUMBER.findall(value) if _NUMBERS.fullmatch(value) else [value]
+
+
+def _family_call(body: str, *, whole_only: bool) -> list[object]:
+    name = _FAMILY_NAME.match(body)
+    if name is None or (whole_only and not body.rstrip().endswith(("</function>", "</invoke>"))):
+        return []
+    fields = islice(_FAMILY_FIELD.finditer(body), MAX_CALLS)
+    given = {(each[1] or each[3] or "").strip(): each[2] or each[4] or "" for each in fields}
+    return [{"name": name[1] or name[2], "arguments": given}]
 
 
 def _call_objects(values: Iterable[object]) -> Iterator[dict[str, object]]:

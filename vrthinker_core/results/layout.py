@@ -43,7 +43,7 @@ def pair_id(prompt: str, first: str, second: str) -> str:
     return hashlib.sha256(named).hexdigest()[:16]
 
 
-# Spellings of a missing label in tables, in lower case.
+# Spellings of a missing value in tables, in lower case.
 MISSING = frozenset(("", "nan", "none", "null", "n/a", "<na>"))
 
 # Returns the file of a row's video, or raises `BadInput` with the reason not to judge the row.
@@ -157,11 +157,14 @@ def as_text(value: object) -> str:
     return "" if value is None or value != value else str(value)
 
 
+def text_in(row: TableRow, column: str) -> str:
+    """Return a field without space around it, "" for a missing value."""
+    text = row.values.get(column, "").strip()
+    return "" if text.lower() in MISSING else text
+
+
 def _make_pair(row: TableRow, layout: PairLayout, find: FindVideo) -> EvaluationPair:
-    texts = [
-        row.values.get(column, "").strip()
-        for column in (layout.prompt, *layout.videos, *layout.generators)
-    ]
+    texts = [text_in(row, column) for column in (layout.prompt, *layout.videos, *layout.generators)]
     prompt, first, second, *generators = map(encodable, texts)
     identity = pair_id(prompt, first, second)
     pair = EvaluationPair(identity, row.number, prompt, first, second, Verdict(), *generators)
@@ -177,7 +180,7 @@ def _make_pair(row: TableRow, layout: PairLayout, find: FindVideo) -> Evaluation
             raise BadInput("The path of a video is not UTF-8: rename the file, or its folder.")
         pair = replace(pair, first=videos[0], second=videos[1])
         if not prompt:
-            raise BadInput("The prompt is empty.")
+            raise BadInput("The prompt is missing.")
     except BadInput as bad:
         return replace(pair, fault=encodable(str(bad)))
     return pair

@@ -11,6 +11,13 @@ from vrthinker_core.storage import os_errors
 SEPARATOR_LINE = re.compile(r'\s*"?sep=(\\t|[^\w"\r\n])[^\w\r\n]*(?:\r\n?|\n|\Z)', re.IGNORECASE)
 """Excel's own first line `sep=;`, maybe quoted or with empty fields from another program."""
 
+_UNSEEN = re.compile("\\A[\ufeff\u200b-\u200f\u2028-\u202e\u2060\x00-\x08]+")
+_NO_TABLES = {
+    b"PK\x03\x04": "an Excel workbook",
+    b"\xd0\xcf\x11\xe0": "an Excel workbook",
+    b"\x1f\x8b": "compressed with gzip",
+}
+
 
 def read_table(
     path: Path, needed: Sequence[str], optional: Sequence[str] = ()
@@ -22,12 +29,7 @@ def read_table(
 
     Raises `BadInput` if the file cannot be read, or if a needed column is missing.
     """
-    with os_errors(f"Cannot read {path}"):
-        data = path.read_bytes()
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        text = data.decode("utf-16", "replace")
-    else:  # Bytes that are not UTF-8 become surrogates, found later per row
-        text = data.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
+    text = _decoded(path)
     said = SEPARATOR_LINE.match(text)
     text = text[said.end() if said else 0 :]
     first = re.search(r"\S[^\r\n]*", text)
@@ -55,6 +57,22 @@ def read_table(
         elif any("\udc80" <= character <= "\udcff" for value in values for character in value):
             fault = "The row is not UTF-8: save the table as UTF-8."
         yield TableRow(number, dict(zip(columns, values, strict=False)), fault)
+
+
+def _decoded(path: Path) -> str:
+    """Return the text without invisible characters before it; raises `BadInput`."""
+    with os_errors(f"Cannot read {path}"):
+        data = path.read_bytes()
+    named = next((each for start, each in _NO_TABLES.items() if data.startswith(start)), "")
+    wide = data[:2] in (b"\xff\xfe", b"\xfe\xff")
+    # Bytes that are not UTF-8 become surrogates, found later per row
+    text = data.decode("utf-16", "replace") if wide else data.decode("utf-8", "surrogateescape")
+    text = _UNSEEN.sub("", text, count=1)
+    if re.match(r'\s*(?:\{\s*["}]|\[\s*[\[{\]])', text):
+        named = "JSON"
+    if named:
+        raise BadInput(f"{path.name} is {named}, no CSV: save or unpack it as one.")
+    return text
 
 
 def _fitted(values: list[str], columns: Sequence[str], known: Mapping[str, str]) -> list[str]:

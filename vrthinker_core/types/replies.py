@@ -28,6 +28,7 @@ class ProblemKind(StrEnum):
     INVENTED = "invented"
     IGNORED_CALL = "ignored_call"  # A call beside a complete answer; the answer ended the run
     REPAIRED = "repaired"  # Broken JSON that was repaired
+    UNTAGGED = "untagged"  # A readable answer without its tag, of a judge that was not trained
     BAD_CONFIDENCE = "bad_confidence"
 
 

@@ -7,18 +7,20 @@ followed by hand and checked in the same way.
 
 import contextlib
 import ipaddress
+import re
 import secrets
 import socket
 import ssl
 import threading
 import time
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
-from urllib.parse import urljoin
+from urllib.parse import unquote, urljoin
 
 import httpcore
 import httpx
@@ -246,7 +248,8 @@ def _parse_url(text: str, policy: FetchPolicy, base: str = "") -> httpx.URL:
     if len(text) > MAX_URL_LENGTH:
         most = f"at most {MAX_URL_LENGTH:,} are read"
         raise BadInput(f"This address has {len(text):,} characters; {most}.")
-    if any(not character.isprintable() or character in ' \\"<>' for character in text):
+    text = text.replace(" ", "%20")
+    if any(not character.isprintable() or character in '\\"<>' for character in text):
         raise BadInput(_NO_URL)
     try:
         url = httpx.URL(urljoin(base, text))
@@ -288,6 +291,27 @@ def _naming_errors(url: httpx.URL, seconds: float) -> Iterator[None]:
         raise BadInput(FULL) from None
 
 
+def _decoded(response: httpcore.Response, encoding: str, host: str) -> Iterator[bytes]:
+    """Yield the body; some servers compress it though nobody asked. Raises BadInput."""
+    encoding = encoding.strip().lower()
+    if encoding in ("br", "zstd", "compress"):
+        raise BadInput(f"{host} sends this file compressed ({encoding}), which is not read.")
+    if encoding not in ("gzip", "x-gzip", "deflate"):
+        yield from response.iter_stream()
+        return
+    inflate = zlib.decompressobj(wbits=47)  # gzip or zlib, by the first bytes
+    try:
+        for part in response.iter_stream():
+            while part:  # piece by piece: a few bytes may hold many
+                yield inflate.decompress(part, 1 << 20)
+                part = inflate.unconsumed_tail
+        yield inflate.flush()
+    except zlib.error:
+        raise BadInput(f"{host} sends this file compressed, and it is damaged.") from None
+    if not inflate.eof:
+        raise BadInput(f"{host} broke off before the file was whole; try again.")
+
+
 def _save(response: httpcore.Response, url: httpx.URL, folder: Path, limit_bytes: int) -> Path:
     """Write the whole body or nothing. Raises BadInput for what is no file within the limit."""
     host, headers = url.raw_host.decode(), httpx.Headers(response.headers)
@@ -303,14 +327,16 @@ def _save(response: httpcore.Response, url: httpx.URL, folder: Path, limit_bytes
     announced = 0 if "transfer-encoding" in headers else int(headers.get("content-length", 0))
     if announced > limit_bytes:
         raise BadInput(too_large)
-    name, size = secrets.token_hex(16), 0
+    # Sentences name the file as people know it
+    known = re.sub(r"[^\w-]+", "-", PurePosixPath(unquote(url.path)).stem)[:40].strip("-")
+    name, size = f"{known}-{secrets.token_hex(16)}".lstrip("-"), 0
     if (suffix := PurePosixPath(url.path).suffix.lower()) not in _SUFFIXES:
         suffix = _TYPES.get(kind, ".video")
     folder.mkdir(parents=True, exist_ok=True)
     part = folder / f"{name}.part"
     try:
         with part.open("xb") as file:
-            for chunk in response.iter_stream():
+            for chunk in _decoded(response, headers.get("content-encoding", ""), host):
                 size += len(chunk)
                 if size > limit_bytes:
                     raise BadInput(too_large)

@@ -11,8 +11,10 @@ import re
 from collections.abc import Generator
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import av
+from av.packet import Packet
 
 from vrthinker_core.errors import DecoderDied, NoCopy, VideoError
 from vrthinker_core.storage import atomic_path
@@ -20,16 +22,18 @@ from vrthinker_core.video.container import VideoSource
 from vrthinker_core.video.files import open_local, shown_name
 from vrthinker_core.video.limits import Limits
 from vrthinker_core.video.process import start_worker
-from vrthinker_core.video.timeline import make_frame_times
+from vrthinker_core.video.timeline import Timeline, read_timeline
 from vrthinker_core.video.worker_io import Header
 
 _VIDEO_CODECS = {"mp4": ("h264", "vp9", "av1"), "webm": ("vp8", "vp9", "av1")}
 
 
-def check_browser_support(source: VideoSource, path: Path) -> tuple[bool, tuple[int, ...]]:
-    """Return (whether browsers play a source, timestamps to remux it).
+def check_browser_support(
+    source: VideoSource, path: Path
+) -> tuple[bool, tuple[int, ...], Timeline]:
+    """Return (whether browsers play a source, timestamps to remux it, timestamps by frame).
 
-    The timestamps are of the packets in stored order, in units of the stream's time base; () if the
+    The second are of the packets in stored order, in units of the stream's time base; () if the
     packets cannot be copied into an MP4 without decoding. Reads all packets and leaves the source
     at its end. Raises `VideoError`.
     """
@@ -55,37 +59,39 @@ def check_browser_support(source: VideoSource, path: Path) -> tuple[bool, tuple[
         # Audio may start earlier: its codec's priming, which no browser plays
         and (header.start_time is None or -0.1 * av.time_base <= header.start_time <= 0)
         and suffixes.get(path.suffix.lower()) == container
+        and not source.transparent
     )
+    # Not all browsers cut a picture
     plain_pixels = source.stream.codec_context.pix_fmt in ("yuv420p", "yuvj420p")
+    plain_pixels = plain_pixels and not any(source.crop)
     # In these containers, packets have the timestamps of their frames.
     remuxable = plain_pixels and container in ("mp4", "webm", "mov", "matroska")
-    times = _packet_times(source) if remuxable else ()
+    timeline, times = _packet_times(source)
+    times = times if remuxable else ()
     playable = plain_header and bool(times) and min(times) == 0
-    return playable, times if source.codec in _VIDEO_CODECS["mp4"] else ()
+    return playable, times if source.codec in _VIDEO_CODECS["mp4"] else (), timeline
 
 
-def _packet_times(source: VideoSource) -> tuple[int, ...]:
-    """Return the packet timestamps in stored order, () if unusable.
+def _packet_times(source: VideoSource) -> tuple[Timeline, tuple[int, ...]]:
+    """Return all timestamps, and those of the packets in stored order, () if unusable.
 
     Unusable: a packet is damaged or hidden, an H.264 key frame is no IDR, a timestamp is wrong.
     """
-    times: list[int] = []
+    times: list[int | None] = []
     extra = source.stream.codec_context.extradata or b""
     sized = source.codec == "h264" and len(extra) > 4 and extra[0] == 1
     length_bytes = (extra[4] & 3) + 1 if sized else 0
-    try:
-        for packet in source.packets():
-            key, pts = packet.is_keyframe, packet.pts
-            if pts is None or packet.is_discard or packet.is_corrupt or not (times or key):
-                return ()
-            if length_bytes and key and not holds_idr(bytes(packet), length_bytes):
-                return ()
-            times.append(pts)
-    except av.FFmpegError:
-        return ()
-    ordered = sorted(times)
-    wrong = make_frame_times(ordered, source.time_base, source.rate).estimated
-    return () if wrong or len(set(times)) < len(times) else tuple(times)
+
+    def look(packet: "Packet[Any]") -> None:
+        key = packet.is_keyframe
+        odd = packet.is_discard or packet.is_corrupt or not (times or key)
+        odd = odd or (sized and key and not holds_idr(bytes(packet), length_bytes))
+        times.append(None if odd else packet.pts)
+
+    timeline = read_timeline(source, look)
+    usable = [each for each in times if each is not None]
+    wrong = source.broken_off or timeline.frame_times(sorted(usable), source).estimated
+    return timeline, () if wrong or len(set(usable)) < len(times) else tuple(usable)
 
 
 def holds_idr(packet: bytes, length_bytes: int) -> bool:
@@ -132,7 +138,7 @@ def playable_copy(source: Path, folder: Path, *, limits: Limits = COPY_LIMITS) -
 def _digest(source: Path) -> str:
     """Hash content and suffix, because browser support depends on both."""
     suffix = source.suffix.lower().encode("utf-8", "replace")
-    digest = hashlib.blake2b(b"playable/1" + suffix, digest_size=16)
+    digest = hashlib.blake2b(b"playable/2" + suffix, digest_size=16)
     with open_local(source) as file:
         try:
             while chunk := file.read(1 << 20):

@@ -27,7 +27,7 @@ from vrthinker_core.video.decode import (
 from vrthinker_core.video.files import open_local
 from vrthinker_core.video.health import ClipFacts, health_notes
 from vrthinker_core.video.limits import CpuBudget, near_memory_limit
-from vrthinker_core.video.timeline import make_frame_times, read_timeline
+from vrthinker_core.video.timeline import read_timeline
 from vrthinker_core.video.worker_io import Header
 
 REPORT_SECONDS = 0.5  # at least, between two reports
@@ -191,7 +191,7 @@ class ClipDecoder:
         self._digest = digest.hexdigest()
         self._source = VideoSource(file, budget)
         self._timeline = read_timeline(
-            self._source, lambda position: self._progress.update("packets", position, size)
+            self._source, lambda packet: self._progress.update("packets", packet.pos or 0, size)
         )
         self._pixels = self._timeline.stored * math.prod(self._source.size)
         self._cache = FrameCache(self._source, plan)
@@ -203,11 +203,11 @@ class ClipDecoder:
         long = self._pixels > _MAX_WHOLE_PIXELS
         if self._timeline.seekable and (read_mode == "seek" or (read_mode == "auto" and long)):
             # Finds frames by packet timestamps, which every decoded frame must match
-            pts, source = self._timeline.pts, self._source
+            pts = self._timeline.pts
             self._total = len(pts)
-            self._times = make_frame_times(pts, source.time_base, source.rate)
-            source.report_damage()
-            self._seeking_reader = SeekingReader(source, self._timeline)
+            self._times = self._timeline.frame_times(pts, self._source)
+            self._source.report_damage()
+            self._seeking_reader = SeekingReader(self._source, self._timeline)
             deque(self.read(plan.first or {0}), maxlen=0)
             self.info = self._describe()
         else:
@@ -252,7 +252,7 @@ class ClipDecoder:
             state = "encrypted" if source.encrypted else "damaged"
             none = f"not one frame can be decoded, of {announced} stored"
             raise VideoError(f"{source.name} is {state}: {none}.")
-        self._times = make_frame_times(self._stats.pts, source.time_base, source.rate)
+        self._times = self._timeline.frame_times(self._stats.pts, source)
         if self._total != announced:
             self._decode_pass(self._total, DecodeStats())
         self.info = self._describe()

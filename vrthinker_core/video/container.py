@@ -6,6 +6,8 @@ FFmpeg gets an open file, never a name, and may open nothing else.
 import contextlib
 import errno
 import os
+import re
+import struct
 from collections.abc import Iterator
 from fractions import Fraction
 from io import BufferedReader
@@ -36,6 +38,12 @@ The pictures of clips with lost slices depend on the number.
 """
 _ONE_DURATION = ("matroska", "flv")
 """Formats whose header announces one end for all streams."""
+_TELL_DURATIONS = ("mov", "matroska", "gif", "apng")
+"""Formats that tell how long each frame is shown."""
+_MATROSKA_CROP = re.compile(rb"\x54([\xaa\xbb\xcc\xdd])(\x81.|\x82..)", re.DOTALL)
+# In Matroska the identifier of the data is between the name and the data
+_DOLBY_VISION = re.compile(rb"dvcC(?:\x41\xed.)?(...)", re.DOTALL)
+_APERTURE = re.compile(rb"\0\0\0\x28clap(.{32})", re.DOTALL)
 CONTAINER_ERRORS = (av.FFmpegError, IndexError)
 """Errors from reading a damaged container.
 
@@ -82,13 +90,16 @@ class VideoSource:
         self.video_streams = len(_video_streams(self.container))
         # The mark of Matroska; MP4 marks each packet instead.
         self.encrypted = "enc_key_id" in self.stream.metadata
+        self.transparent = self.stream.metadata.get("alpha_mode") == "1"
         # 0 if the header announces none, as an unfinished recording does
         frames = self.stream.frames
         self.header_frames = frames if frames < 1 << 30 else 0
         self.read_seconds = 0.0  # end of the last packet that `packets` has read
-        self.damaged = False  # known after `packets` has ended
+        self.damaged = self.broken_off = False  # known after `packets` has ended
         self.time_base = _fraction(self.stream.time_base) or Fraction(0)
         self._kind = self.format.split(",")[0]
+        self.one_duration = self._kind in _ONE_DURATION
+        self.tells_durations = self._kind in _TELL_DURATIONS
         self.header_seconds = self._header_seconds()
         # For missing times or durations
         stream = self.stream
@@ -102,6 +113,10 @@ class VideoSource:
         if max(width, height) > limits.side or width * height > limits.pixels:
             allowed = f"The limits are {limits.side} per side and {megapixels}."
             raise VideoError(f"{self.name} is too large: {width} x {height} pixels. {allowed}")
+
+        left, top, right, bottom = self.crop = self._declared_crop()
+        if left + right >= width or top + bottom >= height:
+            self.crop = (0, 0, 0, 0)
 
     def reopen(self) -> None:
         """Restart from the first packet with a new decoder.
@@ -127,7 +142,8 @@ class VideoSource:
 
         Raises `VideoError` at a limit, `CONTAINER_ERRORS` if the file is damaged.
         """
-        self.damaged, corrupt, end = True, {}, 0
+        self.damaged, corrupt, last, end = True, {}, 0, 0
+        self.broken_off = True
         try:
             with _heard_errors() as errors:
                 for packet in self.container.demux():
@@ -136,11 +152,12 @@ class VideoSource:
                     errors.clear()
                     if not packet.size:
                         continue
-                    end = max(end, (packet.pos or 0) + packet.size)
+                    position = packet.pos or 0
+                    last, end = max(last, position), max(end, position + packet.size)
                     corrupt[packet.stream_index] = packet.is_corrupt
                     is_video = packet.stream_index == self.stream.index
                     start = packet.dts if packet.pts is None else packet.pts
-                    counts = is_video or self._kind in _ONE_DURATION
+                    counts = is_video or self.one_duration
                     if counts and start is not None and packet.time_base:
                         ends = float((start + (packet.duration or 0)) * packet.time_base)
                         self.read_seconds = max(self.read_seconds, ends)
@@ -149,8 +166,9 @@ class VideoSource:
                         yield packet
         except MemoryError:
             raise VideoError(f"{self.name} needs more memory than a video may take.") from None
+        self.broken_off = False
         self.damaged = (
-            self.format in self._complaints or any(corrupt.values()) or self._lacks_end(end)
+            self.format in self._complaints or any(corrupt.values()) or self._lacks_end(last, end)
         )
 
     def _header_seconds(self) -> float:
@@ -161,13 +179,13 @@ class VideoSource:
         if self._kind in ("mov", "mxf"):
             return float((stream.duration or 0) * self.time_base)
         # If the stream has a duration, too, FFmpeg has estimated both.
-        announced = self._kind in _ONE_DURATION and stream.duration is None
+        announced = self.one_duration and stream.duration is None
         return (self.container.duration or 0) / av.time_base if announced else 0.0
 
-    def _lacks_end(self, end: int) -> bool:
+    def _lacks_end(self, start: int, end: int) -> bool:
         """Return whether data is missing at the end of the file.
 
-        Covers formats whose demuxers do not tell. `end` is the byte behind the last packet.
+        Covers formats whose demuxers do not tell. The last packet is from `start` to `end`.
         """
         rest = self._bytes - end
         if self._kind == "ogg":
@@ -178,12 +196,68 @@ class VideoSource:
         if self._kind == "mov":
             # In a complete file, nothing large follows the last fragment.
             return not self.stream.frames and 4 * rest > self._bytes
-        if self._kind == "mpegts":  # Of packets of one of these lengths
-            return all(self._bytes % length for length in (188, 192, 204))
+        if self._kind == "mpegts":  # Of packets of one length, each with a mark
+            for length, mark in ((188, 0), (192, 4), (204, 0)):
+                if self._bytes_at(mark, 1) == self._bytes_at(mark + length, 1) == b"G":
+                    part = self._bytes % length
+                    return part > mark and self._bytes_at(self._bytes - part + mark, 1) == b"G"
+            return True
+        # What follows a whole file is no part of it
         if self._kind == "yuv4mpegpipe":  # The header of a picture is not part of its packet
-            return rest > 80
-        # Little may follow the last bytes of a complete file
-        return {"gif": b"\0;", "apng": b"IEND"}.get(self._kind, b"") not in self._tail[-64:]
+            return rest > 80 and self._bytes_at(end, 5) == b"FRAME"
+        if self._kind == "apng":
+            return self._bytes_at(end + 4, 4) != b"IEND"
+        return self._kind == "gif" and not _ends_gif(self._bytes_at(start, self._bytes - start))
+
+    def _declared_crop(self) -> tuple[int, int, int, int]:
+        """Return the columns and rows to remove: left, top, right, bottom.
+
+        PyAV does not give FFmpeg's side data of a stream.
+        """
+        width, height = self.size
+        if self._kind == "matroska":
+            tracks = self._bytes_at(0, 1 << 20).rpartition(b"\x16\x54\xae\x6b")[2]
+            tracks = tracks.partition(b"\x1f\x43\xb6\x75")[0]  # up to the first cluster
+            sides = dict.fromkeys(b"\xcc\xbb\xdd\xaa", 0)
+            for side, value in re.findall(_MATROSKA_CROP, tracks):
+                sides[side[0]] = int.from_bytes(value[1:])
+            left, top, right, bottom = sides.values()
+            return left, top, right, bottom
+        apertures = re.search(_APERTURE, self._movie_box()) if self._kind == "mov" else None
+        if apertures is not None:
+            parts = struct.unpack(">IIIIiIiI", apertures[1])
+            if all(parts[1::2]):
+                across, down, x, y = (Fraction(*parts[at : at + 2]) for at in (0, 2, 4, 6))
+                left, top = round((width - across) / 2 + x), round((height - down) / 2 + y)
+                right, bottom = round(width - across) - left, round(height - down) - top
+                if min(left, top, right, bottom) >= 0:
+                    return left, top, right, bottom
+        return 0, 0, 0, 0
+
+    @property
+    def dolby_vision(self) -> int:
+        """Profile of Dolby Vision that the header names, 0 if none."""
+        head = self._movie_box() if self._kind == "mov" else self._bytes_at(0, 1 << 20)
+        found = re.search(_DOLBY_VISION, head)
+        return found[1][2] >> 1 if found else 0
+
+    def _movie_box(self) -> bytes:
+        at = 0
+        for _ in range(1000):  # boxes
+            head = self._bytes_at(at, 16)
+            size = int.from_bytes(head[:4])
+            size = int.from_bytes(head[8:]) if size == 1 else size
+            if head[4:8] == b"moov":
+                return self._bytes_at(at, min(size, 1 << 24))
+            at += max(size, 8)
+        return b""
+
+    def _bytes_at(self, position: int, count: int) -> bytes:
+        before = self._file.tell()
+        self._file.seek(position)
+        read = self._file.read(count)
+        self._file.seek(before)
+        return read
 
     @property
     def pixel_aspect(self) -> Fraction:
@@ -255,6 +329,23 @@ def _heard_errors() -> Iterator[list[tuple[int, str, str]]]:
             yield logs
     finally:
         av.logging.set_level(level)
+
+
+def _ends_gif(block: bytes) -> bool:
+    """Return whether the blocks of a GIF's last picture are whole and its end follows."""
+    at = 0
+    if block.startswith(b"GIF"):  # the only picture, behind the header and the file's colours
+        at = 13 + (3 << (block[10] & 7) + 1 if block[10] & 0x80 else 0)
+    while block[at : at + 1] in (b"!", b","):
+        if block[at] == 0x21:  # an extension
+            at += 2
+        else:  # a picture, its colours and the size of its codes
+            packed = block[at + 9] if len(block) > at + 9 else 0
+            at += 11 + (3 << (packed & 7) + 1 if packed & 0x80 else 0)
+        while at < len(block) and block[at]:
+            at += block[at] + 1
+        at += 1
+    return block[at : at + 1] == b";"
 
 
 def _fraction(value: Fraction | None) -> Fraction | None:

@@ -89,6 +89,7 @@ class DisplayGeometry:
     orientation: Orientation
     hdr: bool
     matrix: int  # colour matrix to RGB, as numbered in H.273
+    transparent: bool  # in places, by the first frame or the header
 
     @property
     def displayed_size(self) -> tuple[int, int]:
@@ -106,22 +107,27 @@ class FrameConverter:
 
     def __init__(self, source: VideoSource, first: VideoFrame) -> None:
         """Read the display geometry of all frames from the first decoded one."""
-        size = first.width, first.height
+        self._stored, self._crop = source.size, source.crop
+        left, top, right, bottom = self._cut(first.width, first.height)
+        size = right - left, bottom - top
         hdr = first.color_trc in (16, 18)  # PQ and HLG, as numbered in H.273
         self._name = source.name
         # Two, because each caches the tables of one size.
         self._reformatter, self._sampler = VideoReformatter(), VideoReformatter()
         # PyAV holds a frame whose side data is read, so a small copy of the frame is used.
         orientation, aspect = _read_orientation(self._sampled(first)), source.pixel_aspect
-        self.geometry = DisplayGeometry(size, aspect, orientation, hdr, first.colorspace)
+        clear = source.transparent or self._is_transparent(first)
+        self.geometry = DisplayGeometry(size, aspect, orientation, hdr, first.colorspace, clear)
 
     def to_rgb(self, frame: VideoFrame) -> Pixels:
-        """Return the frame in RGB at its stored size.
+        """Return the frame in RGB at its stored size, cut as the file asks.
 
         PyAV converts with the colour space and range that the file declares.
         """
         rgb = self._reformat(self._reformatter, frame)
-        return rgb.to_ndarray().astype(np.uint8, copy=rgb is frame)
+        left, top, right, bottom = self._cut(frame.width, frame.height)
+        pixels = rgb.to_ndarray().astype(np.uint8, copy=rgb is frame)
+        return pixels[top:bottom, left:right]
 
     def grey_sample(self, frame: VideoFrame) -> GreySample:
         """Return grey values of 64 to 128 points per side.
@@ -129,14 +135,28 @@ class FrameConverter:
         A smaller frame gives all its points. Points are not averaged, which would lose small
         movements.
         """
-        grey = cv2.cvtColor(self._sampled(frame).to_ndarray(), cv2.COLOR_RGB2GRAY)
-        return grey.astype(np.uint8, copy=False)
+        sample = self._sampled(frame)
+        left, top, right, bottom = self._cut(sample.width, sample.height)
+        grey = cv2.cvtColor(sample.to_ndarray(), cv2.COLOR_RGB2GRAY)
+        return grey.astype(np.uint8, copy=False)[top:bottom, left:right]
 
-    def _sampled(self, frame: VideoFrame) -> VideoFrame:
+    def _is_transparent(self, frame: VideoFrame) -> bool:
+        if not any(part.is_alpha for part in frame.format.components):
+            return False
+        pixels = self._sampled(frame, "rgba").to_ndarray()
+        return bool((pixels[..., 3] < 255).any())
+
+    def _cut(self, width: int, height: int) -> tuple[int, int, int, int]:
+        """Return what the file shows of a picture: left, top, right and bottom edge."""
+        (across, down), (left, top, right, bottom) = self._stored, self._crop
+        left, top = left * width // across, top * height // down
+        return left, top, width - right * width // across, height - bottom * height // down
+
+    def _sampled(self, frame: VideoFrame, pixel_format: str = "rgb24") -> VideoFrame:
         sides = frame.width, frame.height
         width, height = (-(-side // max(1, side // 64)) for side in sides)
         size = {"width": width, "height": height, "interpolation": "POINT"}
-        return self._reformat(self._sampler, frame, **size)
+        return self._reformat(self._sampler, frame, format=pixel_format, **size)
 
     def copy(self, frame: VideoFrame) -> VideoFrame:
         """Return the same picture, in RGB if needed, without decoder buffers."""
@@ -152,12 +172,13 @@ class FrameConverter:
     def _reformat(
         self, reformatter: VideoReformatter, frame: VideoFrame, **size: Any
     ) -> VideoFrame:
+        size.setdefault("format", "rgb24")
         # FFmpeg 8 refuses other matrices; players show them like this.
         if frame.colorspace not in READ_MATRICES:
             constant = frame.colorspace == 10  # BT.2020 with constant luminance
             size["src_colorspace"] = Colorspace.BT2020 if constant else Colorspace.ITU601
         try:
-            return reformatter.reformat(frame, format="rgb24", threads=1, **size)
+            return reformatter.reformat(frame, threads=1, **size)
         except (av.FFmpegError, ValueError):
             stored = f"{self._name} stores its colours as {frame.format.name}"
             raise VideoError(f"{stored}, which cannot be converted.") from None

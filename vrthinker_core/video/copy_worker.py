@@ -29,7 +29,7 @@ from vrthinker_core.video.convert import FrameConverter
 from vrthinker_core.video.decode import DecodeStats, read_all
 from vrthinker_core.video.files import open_local, shown_name
 from vrthinker_core.video.limits import CpuBudget, Limits, confine_process, near_memory_limit
-from vrthinker_core.video.timeline import FrameTimes, make_frame_times
+from vrthinker_core.video.timeline import FrameTimes, Timeline
 from vrthinker_core.video.worker_io import connect_to_parent, respond
 
 MAX_SIDE = 1280
@@ -43,23 +43,24 @@ class UnusableTimestamps(Exception):
     """Missing or wrong timestamps from the decoder."""
 
 
-def encode(source: VideoSource) -> io.BytesIO:
+def encode(source: VideoSource, timeline: Timeline) -> io.BytesIO:
     """Return the copy as an MP4.
 
     If a timestamp is unusable, decodes once more to find the times of all frames first.
     Raises `VideoError`.
     """
     with contextlib.suppress(UnusableTimestamps):
-        return _encode(source, None)
+        return _encode(source, timeline, None)
     stats = DecodeStats()
     deque(read_all(source, stats), maxlen=0)
-    return _encode(source, make_frame_times(stats.pts, source.time_base, source.rate))
+    return _encode(source, timeline, timeline.frame_times(stats.pts, source))
 
 
-def _encode(source: VideoSource, times: FrameTimes | None) -> io.BytesIO:
+def _encode(source: VideoSource, timeline: Timeline, times: FrameTimes | None) -> io.BytesIO:
     """Return the copy; `times`, if given, replace the decoder's timestamps.
 
-    Each frame lasts until the next one, the last one for the median duration.
+    Each frame lasts until the next one, the last one as long as the file tells, else for the median
+    duration.
     """
     copy, time_base = io.BytesIO(), source.time_base
     # Smaller time bases do not fit into an MP4, so their times are rounded.
@@ -67,7 +68,7 @@ def _encode(source: VideoSource, times: FrameTimes | None) -> io.BytesIO:
         time_base = Fraction(1, 90_000)
     durations: list[int] = []
     with av.open(copy, "w", format="mp4") as output:
-        packets = _encoded_packets(output, source, time_base, times)
+        packets = _encoded_packets(output, source, timeline, time_base, times)
         packet = next(packets)
         for following in packets:
             packet.duration = (following.pts or 0) - (packet.pts or 0)
@@ -75,13 +76,18 @@ def _encode(source: VideoSource, times: FrameTimes | None) -> io.BytesIO:
             output.mux(packet)
             packet = following
         typical = median(durations) if durations else 1 / source.rate / time_base
-        packet.duration = max(1, round(typical))
+        last = times.last_duration if times else timeline.last_seconds
+        packet.duration = max(1, round(last / float(time_base) or typical))
         output.mux(packet)
     return copy
 
 
 def _encoded_packets(
-    output: OutputContainer, source: VideoSource, time_base: Fraction, times: FrameTimes | None
+    output: OutputContainer,
+    source: VideoSource,
+    timeline: Timeline,
+    time_base: Fraction,
+    times: FrameTimes | None,
 ) -> Iterator[Packet[VideoStream]]:
     """Yield packets with timestamps in units of `time_base`.
 
@@ -122,12 +128,12 @@ def _encoded_packets(
         yield from stream.encode(frame)
     if stream is None:
         raise VideoError(f"{source.name} holds no frame that can be decoded.")
-    if times is None and make_frame_times(stats.pts, source.time_base, source.rate).estimated:
+    if times is None and timeline.frame_times(stats.pts, source).estimated:
         raise UnusableTimestamps
     yield from stream.encode()
 
 
-def remux(source: VideoSource, times: Sequence[int]) -> io.BytesIO | None:
+def remux(source: VideoSource, times: Sequence[int], timeline: Timeline) -> io.BytesIO | None:
     """Return the copy as an MP4 with its first frame at 0.
 
     `times` are the packet timestamps in stored order. Returns None if the packets do not fit into
@@ -144,6 +150,8 @@ def remux(source: VideoSource, times: Sequence[int]) -> io.BytesIO | None:
             packets = (packet for packet in source.container.demux(source.stream) if packet.size)
             for packet, pts, dts in zip(packets, times, decoding, strict=True):
                 source.budget.check()
+                if pts == ascending[-1] and timeline.last_seconds:
+                    packet.duration = round(timeline.last_seconds / source.time_base)
                 packet.pts, packet.dts, packet.stream = pts - first, dts - first, stream
                 output.mux(packet)
     except MemoryError:
@@ -184,9 +192,9 @@ def _make_copy(path: Path, limits: Limits, budget: CpuBudget) -> io.BytesIO:
     confine_process(limits)
     with open_local(path) as file:
         source = VideoSource(file, budget)
-        playable, times = check_browser_support(source, path)
+        playable, times, timeline = check_browser_support(source, path)
         if playable:
             return io.BytesIO()
-        if times and (copy := remux(source, times)) is not None:
+        if times and (copy := remux(source, times, timeline)) is not None:
             return copy
-        return encode(source)
+        return encode(source, timeline)

@@ -39,15 +39,18 @@ class ClipFacts:
 
 def health_notes(facts: ClipFacts) -> tuple[str, ...]:
     """Return a sentence per finding, most serious first."""
-    parts = (_decoding, _length, _picture, _stretches, _slots)
+    parts = (_decoding, _length, _picture, _colours, _stretches, _slots)
     return tuple(note for part in parts for note in part(facts))
 
 
 def _decoding(facts: ClipFacts) -> Iterator[str]:
     stored, announced = facts.timeline.stored, facts.source.header_seconds
     lost, header_frames = stored - facts.frames, facts.source.header_frames
-    if missing := facts.timeline.missing_seconds:
-        there = f"{announced - missing:.2f} of {announced:.2f} seconds"
+    missing = facts.timeline.missing_seconds
+    there = f"{announced - missing:.2f} of {announced:.2f} seconds"
+    if missing and facts.source.one_duration and not facts.source.damaged:
+        yield f"The last picture is held, or the file ends early: {there} are there."
+    elif missing:
         yield f"The file ends early: {there} are there."
     elif facts.source.damaged:
         yield "The file ends early or is damaged: not everything in it can be read."
@@ -81,7 +84,10 @@ def _length(facts: ClipFacts) -> Iterator[str]:
     if count := facts.times.estimated:
         what = "timestamp is" if count == 1 else "timestamps are"
         guess = "the time of such a frame is estimated from its neighbours"
-        yield f"{count} {what} missing or wrong: {guess}."
+        pause = f"; a pause of {facts.times.left_out:.1f} s is left out" * bool(
+            facts.times.left_out
+        )
+        yield f"{count} {what} missing or wrong: {guess}{pause}."
     if facts.times.variable:
         shortest, longest = facts.times.durations.min(), facts.times.durations.max()
         yield f"Variable frame rate: a frame stays from {shortest:.3f} s to {longest:.3f} s."
@@ -99,6 +105,9 @@ def _picture(facts: ClipFacts) -> Iterator[str]:
         yield f"Turned by {geometry.orientation.clockwise}° clockwise, as the file asks."
     if geometry.orientation.reflected:
         yield "Mirrored, as the file asks."
+    if any(facts.source.crop):
+        cut_width, cut_height = geometry.stored_size
+        yield f"Cut to {cut_width} x {cut_height}, as the file asks."
     if geometry.pixel_aspect != 1:
         aspect = f"{geometry.pixel_aspect.numerator}:{geometry.pixel_aspect.denominator}"
         yield f"Pixels are not square ({aspect}): shown as {width} x {height}."
@@ -110,6 +119,14 @@ def _picture(facts: ClipFacts) -> Iterator[str]:
         yield "The judge sees every frame squeezed to a square."
     if facts.stats.interlaced:
         yield "The clip is interlaced: moving edges may look like combs."
+
+
+def _colours(facts: ClipFacts) -> Iterator[str]:
+    geometry = facts.geometry
+    if geometry.transparent:
+        yield "The clip is transparent in places: the colours beneath are shown."
+    if facts.source.dolby_vision == 5:
+        yield "The clip is Dolby Vision profile 5, which is not read: colours look green or purple."
     if geometry.matrix not in READ_MATRICES:
         named = f"The file names colour matrix {geometry.matrix} of H.273"
         yield f"{named}, which is not read: colours may look wrong."

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+from av.packet import Packet
 from numpy.typing import NDArray
 
 from vrthinker_core.video.container import CONTAINER_ERRORS, VideoSource
@@ -38,6 +39,9 @@ def claims_drawn(path: Path) -> bool:
         return False
     with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
         return re.search(f"{MARK}[0-9a-f]{{64}}".encode(), data) is not None
+
+
+_REORDERED: Final = 16  # frames by which a codec's order differs from the display's, at most
 
 
 class PacketDigest:
@@ -76,6 +80,15 @@ class Timeline:
     seekable: bool
     # From the last packet's end to the end in the header; 0 if the last frame may stay so long.
     missing_seconds: float
+    told_seconds: float  # of all frames, by the header or their own durations; 0 if neither is told
+    last_seconds: float  # for which the last frame is shown; 0 if not told
+
+    def frame_times(
+        self, pts: Sequence[int | None] | NDArray[np.int64], source: VideoSource
+    ) -> FrameTimes:
+        """Return the display times of decoded frames with these timestamps."""
+        told, last = self.told_seconds, self.last_seconds
+        return make_frame_times(pts, source.time_base, source.rate, told=told, last=last)
 
     def interval_start(self, index: int) -> int:
         """Return the first frame of the key frame interval of frame `index`.
@@ -93,16 +106,14 @@ class Timeline:
         return index if index < len(self.pts) and int(self.pts[index]) == pts else None
 
 
-def read_timeline(source: VideoSource, reached: Callable[[int], None] = lambda _: None) -> Timeline:
-    """Read all packets of an opened source, up to its end.
-
-    `reached` is called with the byte position of each packet.
-    """
+def read_timeline(source: VideoSource, look: Callable[[Packet[Any]], None]) -> Timeline:
+    """Read all packets of an opened source, up to its end; `look` is called with each."""
     pts, keys, stored, complete, latest = array("q"), array("q"), 0, True, -math.inf
+    lasting, last = 0, 0  # durations of all frames, and of the last one
     digest = PacketDigest(source.container.metadata)
     try:
         for packet in source.packets():
-            reached(packet.pos or 0)
+            look(packet)
             digest.add(memoryview(packet))
             if packet.pts is not None and packet.is_keyframe:
                 # A frame stored before a key frame must be shown before it, else decoding from the
@@ -120,6 +131,9 @@ def read_timeline(source: VideoSource, reached: Callable[[int], None] = lambda _
             complete = complete and packet.pts is not None and not packet.is_corrupt
             if packet.pts is not None:
                 pts.append(packet.pts)
+                # Of a frame that is stored later, a decoder's order is told, not the display's
+                last = (packet.duration or 0) if packet.pts == latest else 0
+                lasting += packet.duration or 0
     except CONTAINER_ERRORS:
         complete = False
     # `np.unique` and `np.median` load masked arrays: longer than decoding a short clip takes.
@@ -135,7 +149,14 @@ def read_timeline(source: VideoSource, reached: Callable[[int], None] = lambda _
     longest = float(np.diff(shown).max() * source.time_base) if len(shown) > 1 else 1 / rate
     if missing <= longest + 0.1:  # That rounding may add to the length in a header
         missing = 0.0
-    return Timeline(shown, keyframes, stored, digest.drawn, seekable, missing)
+    each = float(source.time_base) if source.tells_durations else 0.0
+    told, lasts = max(source.header_seconds, lasting * each), last * each
+    places = np.argsort(np.argsort(np.array(pts, dtype=np.int64), kind="stable"))
+    if np.any(np.abs(places - np.arange(len(pts))) > _REORDERED):
+        told = 0.0  # a wrong clock, which the header has counted
+    if missing and source.one_duration and not source.damaged:
+        lasts = source.header_seconds - float(shown[-1] * source.time_base)
+    return Timeline(shown, keyframes, stored, digest.drawn, seekable, missing, told, lasts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,16 +164,18 @@ class FrameTimes:
     """Display times of all frames, in seconds from the first."""
 
     starts: NDArray[np.float64]
-    typical_duration: float  # median seconds that a frame is shown; also assumed for the last one
+    typical_duration: float  # median seconds that a frame is shown
+    last_duration: float  # seconds that the last frame is shown; the typical ones if not told
     tick: float  # time base in seconds; timestamps are multiples of it
     from_rate: bool = False  # without usable timestamps, times follow from the declared rate
     estimated: int = 0  # number of frames whose time is estimated from their neighbours
+    left_out: float = 0.0  # seconds of the longest pause that is taken for a wrong clock
 
     def end_of(self, index: int) -> float:
         """Return when frame `index` ends, in seconds."""
         if index < len(self.starts) - 1:
             return float(self.starts[index + 1])
-        return float(self.starts[-1]) + self.typical_duration
+        return float(self.starts[-1]) + self.last_duration
 
     @property
     def seconds(self) -> float:
@@ -161,42 +184,51 @@ class FrameTimes:
 
     @property
     def durations(self) -> NDArray[np.float64]:
-        """Seconds that each frame but the last is shown."""
-        return np.diff(self.starts)
+        """Seconds that each frame is shown."""
+        return np.diff(self.starts, append=self.seconds)
 
     @property
     def variable(self) -> bool:
         """Whether a frame lasts clearly longer or shorter than the median.
 
-        Differences from rounding to ticks do not count.
+        Differences from rounding to ticks do not count, nor does a short last frame.
         """
         off = np.abs(self.durations - self.typical_duration)
+        off[-1] = max(0.0, self.last_duration - self.typical_duration)
         slack = max(0.05 * self.typical_duration, 1.5 * self.tick)
         return len(self.starts) > 2 and bool(np.any(off > slack))
 
 
 def make_frame_times(
-    pts: Sequence[int | None] | NDArray[np.int64], time_base: Fraction, rate: Fraction
+    pts: Sequence[int | None] | NDArray[np.int64],
+    time_base: Fraction,
+    rate: Fraction,
+    *,
+    told: float = 0.0,
+    last: float = 0.0,
 ) -> FrameTimes:
     """Return display times from timestamps in units of `time_base`.
 
     The timestamps are from decoded frames or from packets. A frame with a missing or wrong
     timestamp is placed between its neighbours. If at most half are usable, all times follow from
-    the rate.
+    the rate. `told` and `last` are seconds of all frames and of the last one, 0 if not told: a
+    few frames far away from all others have a wrong clock, unless `told` includes the pause.
     """
     tick, frames = float(time_base), np.arange(len(pts))
     ticks = np.array(pts, np.float64)  # NaN for None
     known = np.flatnonzero(~np.isnan(ticks))
     ticks = ticks[known]
-    # Most ascending times, without a few frames far away from all others, which are wrong
+    # Most ascending times
     descends = bool(np.any(np.diff(ticks) <= 0))
     usable = _most_ascending(known, ticks) if descends else np.arange(len(ticks))
     gaps = np.diff(ticks[usable])
     limit = 20 * len(usable) * statistics.median(gaps.tolist()) if len(gaps) else math.inf
-    near = max(np.split(usable, np.flatnonzero(gaps > limit) + 1), key=len)
-    usable = near if 10 * len(near) >= 9 * len(usable) else usable
+    near, left_out = max(np.split(usable, np.flatnonzero(gaps > limit) + 1), key=len), 0.0
+    if len(near) < len(usable) <= len(near) / 0.9 and told < 0.99 * float(gaps.sum()) * tick:
+        usable, left_out = near, float(gaps.max()) * tick
     if tick <= 0 or 2 * len(usable) <= len(pts):
-        return FrameTimes(frames / float(rate), 1 / float(rate), 0.0, from_rate=True)
+        each = 1 / float(rate)
+        return FrameTimes(frames / float(rate), each, each, 0.0, from_rate=True)
     kept, times = known[usable], ticks[usable]
     steps = np.diff(times).tolist()
     typical = statistics.median(steps) if steps else 1 / float(rate) / tick
@@ -208,8 +240,9 @@ def make_frame_times(
         # Some files store the right timestamps in another order
         uneven, other = (_unevenness(frames, each, typical) for each in (starts, ordered))
         starts = ordered if other < uneven else starts
-    starts = (starts - starts[0]) * tick
-    return FrameTimes(starts, typical * tick, tick, estimated=len(pts) - len(kept))
+    starts, lost = (starts - starts[0]) * tick, len(pts) - len(kept)
+    last = last if last > 0 and kept[-1] == len(pts) - 1 else typical * tick
+    return FrameTimes(starts, typical * tick, last, tick, estimated=lost, left_out=left_out)
 
 
 def _unevenness(frames: NDArray[np.int64], times: NDArray[np.float64], typical: float) -> float:

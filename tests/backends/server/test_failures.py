@@ -50,8 +50,8 @@ from vrthinker_core.errors import (
     BackendRefused,
     ContextFull,
     JudgeError,
+    RequestRefused,
     ServerUnavailable,
-    TooManyPictures,
 )
 from vrthinker_core.traces import load
 from vrthinker_core.types.events import TextArrived
@@ -124,10 +124,10 @@ BLIND_404 = "The requested model does not support image input"
 
 ENDS: dict[str, tuple[Answer, type[JudgeError], str]] = {
     "a context too long": (refuses(400, LONG), ContextFull, "longer context"),
-    "too many pictures": (refuses(400, MANY), TooManyPictures, "64 pictures.*--limit-mm-per-prompt"),
+    "too many pictures": (refuses(400, MANY), RequestRefused, "It says: At most 64 image.*--limit-mm-per-prompt"),
     "a model that is gone": (refuses(404, "The model `x` does not exist."), BackendRefused, "It says: The model `x` does not"),
     "a wrong path": (refuses(404, "Not Found"), BackendRefused, "/v1"),
-    "a body too large": (refuses(413, "Payload Too Large"), BackendRefused, "memory window"),
+    "a body too large": (refuses(413, "Payload Too Large"), RequestRefused, "memory window"),
     "no quota": (refuses(429, "You exceeded your current quota", code="insufficient_quota"), BackendRefused, "quota"),
     "a limit of a quota a minute": (refuses(429, "See aka.ms/oai/quotaincrease"), ServerUnavailable, "too many requests.*asked 3 times"),
     "a server error": (refuses(503, "oh"), ServerUnavailable, "503.*asked 3 times"),
@@ -145,14 +145,18 @@ ENDS: dict[str, tuple[Answer, type[JudgeError], str]] = {
     "a dropped tag": (says('{"name": "select_frames"}</tool_call>'), BackendRefused, "--tool-call-parser"),
     "a dropped tag behind advice": (says(f"{ADVICE}{{}}</tool_call>"), BackendRefused, "--tool-call-parser"),
     "a content filter": (says("Well", finish="content_filter"), BackendRefused, "content filter"),
+    "a model's own filter": (says("", finish="content_filter: PROHIBITED_CONTENT"), BackendRefused, "It says: content_filter: PROH"),
+    "a filter's name": (says("Well", finish="SAFETY"), BackendRefused, "content filter.*It says: SAFETY"),
+    "an unknown end": (says("", finish="recitation"), BackendRefused, "before its first word. It says: recitation"),
+    "a refusal to answer": (says("", delta(refusal="I cannot look at this.")), BackendRefused, "It says: I cannot look at this"),
     **{said: (refuses(400, said), ContextFull, "It says: ") for said in TOO_LONG},
     "its type": (refuses(400, type="exceed_context_size_error"), ContextFull, "It says: no"),
     "its code": (refuses(400, code="context_length_exceeded"), ContextFull, "It says: no"),
-    "one picture": (refuses(400, "At most 1 image(s) may be provided."), TooManyPictures, "at most 1 picture in one"),
-    "two videos": (refuses(400, "At most 2 video(s) may be provided."), TooManyPictures, "at most 2 videos in one"),
-    "too many images": (refuses(400, IMAGES), TooManyPictures, "takes fewer pictures in one"),
-    "too many videos": (refuses(400, "Too many videos"), TooManyPictures, "takes fewer videos in one"),
-    "128 images": (refuses(400, "128 images in the request exceed it"), TooManyPictures, "takes fewer pictures in one"),
+    "one picture": (refuses(400, "At most 1 image(s) may be provided."), RequestRefused, "It says: At most 1 image"),
+    "two videos": (refuses(400, "At most 2 video(s) may be provided."), RequestRefused, "It says: At most 2 video"),
+    "too many images": (refuses(400, IMAGES), RequestRefused, "It says: Too many images"),
+    "too many videos": (refuses(400, "Too many videos"), RequestRefused, "It says: Too many videos"),
+    "128 images": (refuses(400, "128 images in the request exceed it"), RequestRefused, "It says: 128 images"),
     "a range": (refuses(418, "<400> Range of input"), BackendRefused, "It says: <400> Range of input."),
     "a blind model": (refuses(404, BLIND_404), BackendRefused, f"It says: {BLIND_404}."),
     "no sentence": (lambda handler, _: handler.send_json(418, ODD), BackendRefused, "Too odd"),
@@ -162,9 +166,9 @@ ENDS: dict[str, tuple[Answer, type[JudgeError], str]] = {
         "It says: no pictures.",
     ),
     "a 500 for a context": (fails("Context size has been exceeded."), ContextFull, "It says: Context size"),
-    "a 500 for pictures": (fails(IMAGES), TooManyPictures, "It says: Too many images"),
-    "a 500 for a batch size": (fails("input is too large to process."), BackendRefused, "It says: input is"),
-    "a 500 for a content": (fails(UNPARSED), BackendRefused, "It says: Failed to parse"),
+    "a 500 for pictures": (fails(IMAGES), RequestRefused, "It says: Too many images"),
+    "a 500 for a batch size": (fails("input is too large to process."), RequestRefused, "It says: input is"),
+    "a 500 for a content": (fails(UNPARSED), RequestRefused, "It says: Failed to parse"),
     "a 501": (fails("This server has no such route.", 501), BackendRefused, "It says: This server has no such"),
     "the same cause twice": (fails(ENGINE), ServerUnavailable, "It says: EngineCore.*asked 2 times"),
     "a 500 without a cause": (fails(SORRY), ServerUnavailable, "Sorry.*asked 3 times"),
@@ -172,7 +176,7 @@ ENDS: dict[str, tuple[Answer, type[JudgeError], str]] = {
     "a 504": (fails("this model is not supported", 504), ServerUnavailable, "this model is.*asked 3 times"),
     "streamed: a context": (error_event("loaded with context length of only 4096"), ContextFull, "4096"),
     "streamed: its code": (error_event("Too much.", code="context_length_exceeded"), ContextFull, "Too much"),
-    "streamed: pictures": (error_event("At most 4 image(s) in a prompt."), TooManyPictures, "4 pictures"),
+    "streamed: pictures": (error_event("At most 4 image(s) in a prompt."), RequestRefused, "It says: At most 4 image"),
     "streamed: no quota": (error_event("No.", code="insufficient_quota"), BackendRefused, "no quota left"),
     "streamed: a rate": (error_event("Rate limit: too many tokens", code="rate_limit"), ServerUnavailable, "3 times"),
     "streamed: a 503": (error_event("The context window is broken", code="503"), ServerUnavailable, "3 times"),
@@ -191,7 +195,9 @@ def test_each_failure_is_a_sentence_that_says_what_to_do(name: str) -> None:
     assert "\n" not in str(error)
     assert "127.0.0.1" not in str(error)
     assert "no model" not in str(error)
-    assert requests == (1 if kind is not ServerUnavailable else 2 if "2 times" in words else 3)
+    plainer = kind is RequestRefused and not re.match("a body|a 500", name)
+    tries = 2 if plainer or "2 times" in words else 3 if kind is ServerUnavailable else 1
+    assert requests == tries
 
 
 def test_what_passes_is_tried_again_and_counted_once() -> None:
@@ -283,7 +289,7 @@ def test_the_words_that_a_service_passes_on_replace_its_own() -> None:
     assert str(passed_on("I do not like this.")) == said
     for nothing in ("", "<html>Welcome</html>", {"more": 1}):
         assert "It says: Provider returned error." in str(passed_on(nothing))
-    assert type(passed_on({"error": "Too many images"})) is TooManyPictures
+    assert type(passed_on({"error": "Too many images"})) is RequestRefused
 
 
 @pytest.mark.parametrize("body", [b"", b"\n<!DOCTYPE html><html>Just a moment...</html>"])
@@ -307,7 +313,7 @@ def test_a_refused_key_is_named_by_the_variable_that_holds_it(
 @pytest.mark.parametrize("form", FORMS)
 def test_a_failure_is_quoted_in_whatever_form_and_once_if_it_is_the_requests(form: str) -> None:
     error, requests = failure_of(fails(BLIND, form=form))
-    assert (type(error), requests) == (BackendRefused, 1)
+    assert (type(error), requests) == (RequestRefused, 1)
     assert f"It says: {BLIND}." in str(error)
     answers = fails("first", 529), fails("second", 502, form), fails(BLIND, 503, form)
     error, requests = failure_of(*answers)

@@ -357,3 +357,14 @@ def test_the_tokens_of_a_conversation_are_estimated_from_what_the_server_counted
         ask(conversation)
         assert conversation.count_tokens(opening()) == 100
         assert conversation.count_tokens(next_turn(opening(), 7, 8)) > 100
+
+
+def test_done_ends_a_reply_that_names_no_reason() -> None:
+    assert asked(streams(delta(ANSWER), b"[DONE]"))[0].text == ANSWER
+    with pytest.raises(BackendFailed, match="broke off"):
+        asked(streams(delta("<Think>data: [DONE]\n\ndata: [DONE]")))
+
+
+def test_a_reply_that_the_reasoning_parser_took_whole_is_read() -> None:
+    reply = asked(streams(delta(reasoning_content=ANSWER), delta(None, "stop"), b"[DONE]"))[0]
+    assert (reply.text, reply.reasoning) == (ANSWER, "")

@@ -262,3 +262,42 @@ def test_a_run_says_that_its_server_takes_no_temperature(pair: VideoPair) -> Non
     for first, *_, last in ends:
         told = [*first.notes, *last.notes]
         assert sum("temperature" in note for note in told) == 1, told
+
+
+def test_a_refused_system_message_goes_in_front_of_the_first_and_stays_there() -> None:
+    def answer(handler: Any, body: dict[str, Any]) -> None:
+        roles = [message["role"] for message in body["messages"]]
+        told = "Prompting with images is incompatible with system messages."
+        (refuses(400, told) if "system" in roles else says())(handler, body)
+
+    messages = opening(system="You compare videos.")
+    with talking(answer, answer, answer, cards=VLLM) as (server, conversation):
+        ask(conversation, messages)
+        ask(conversation, next_turn(messages, 3))
+    roles = [[message["role"] for message in body["messages"]] for body in server.bodies]
+    assert roles == [["system", "user"], ["user"], ["user", "assistant", "user"]]
+    front = server.bodies[1]["messages"][0]["content"][0]
+    assert front == {"type": "text", "text": "You compare videos.\n\n"}
+
+
+def test_an_empty_reply_is_never_sent_back_empty() -> None:
+    first, *_ = opening()
+    messages = [first, Message("assistant", (Text(""),)), Message("user", (Text("Again."),))]
+    sent = asked(messages=messages)[1][0]["messages"]
+    assert all(message["content"] for message in sent)
+
+
+@pytest.mark.parametrize(("most", "told"), [(None, "1 to 12"), (5, "1 to 5"), (2, "[10, 30]}")])
+def test_a_judge_that_is_told_the_rules_hears_how_many_frames_a_call_takes(
+    most: int | None, told: str
+) -> None:
+    messages = opening(system=prompt_text("paired_system"))
+    (body, *_) = asked(cards=GENERAL, messages=messages, sampling=Sampling(300, most_frames=most))[
+        1
+    ]
+    assert told in body["messages"][0]["content"]
+
+
+def test_a_model_of_ollama_needs_no_tag() -> None:
+    with serving(cards=({"id": "seeing:latest", "owned_by": "library"},)) as server:
+        assert open_judge(server, "seeing").server.model.id == "seeing"
