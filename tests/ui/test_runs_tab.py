@@ -128,6 +128,10 @@ def test_only_rows_of_the_list_open_and_no_path(tmp_path: Path) -> None:
     asked = client(runs)
     names = {run["row"]: run["name"] for run in page(runs)["runs"]}
     assert from_json(asked.get(f"/evaluation/{names[1]}/trace.json").content) == three_turns()
+    votes_first = asked.get(
+        f"/evaluation/{names[1]}/trace.json", headers={"Cookie": "vote_first=on"}
+    )
+    assert (votes_first.status_code, "labels" in votes_first.text) == (404, True)
     for name in ("row-../secret", "..%2fsecret.json", "row-0", names[7], names[8]):
         for what in ("trace.json", "view.json"):
             assert asked.get(f"/evaluation/{name}/{what}").status_code == 404

@@ -221,7 +221,7 @@ def _second_run(view: RunView) -> SecondRunJson | None:
 def refused_json(sentence: str) -> RunJson:
     """Return a run that never began, because of what was asked for."""
     nothing = run_json(RunView(RunState()))
-    return {**nothing, "status": words.READY, "stop": "failed", "error": sentence}
+    return {**nothing, "status": words.REFUSED, "stop": "failed", "error": sentence}
 
 
 def _vote(vote: Vote | None) -> VoteJson | None:

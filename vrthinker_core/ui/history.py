@@ -136,6 +136,12 @@ def votes_first(cookies: Mapping[str, str]) -> bool:
     return cookies.get("vote_first") == "on"
 
 
+def check_seen(hidden: bool, said: str = words.HIDDEN) -> None:
+    """Raise TraceError for what its visitor sees after they have voted."""
+    if hidden:
+        raise TraceError(said)
+
+
 class History:
     """At most `max_bytes` bytes and `MAX_RUNS` runs in `folder`, each for `seconds`.
 

@@ -32,7 +32,7 @@ from vrthinker_core.ui import words
 from vrthinker_core.ui.fetch import FULL
 from vrthinker_core.ui.frames import ExactFrames, turns_of
 from vrthinker_core.ui.handlers import Services
-from vrthinker_core.ui.history import RunRecord, owner_of, votes_first
+from vrthinker_core.ui.history import RunRecord, check_seen, owner_of, votes_first
 from vrthinker_core.ui.judges import OWN
 from vrthinker_core.ui.queue import receive_files
 from vrthinker_core.ui.run import trace_of
@@ -148,8 +148,9 @@ class Routes:
     def messages(self, request: Request) -> Response:
         """Return what was sent and came back in a turn; `order` as in `frames`."""
         shown = self._services.sessions.find_run(str(request.path_params["name"]))
-        if shown is None or shown.hidden:
-            raise TraceError(words.HIDDEN if shown else words.NO_RUN)
+        if shown is None:
+            raise TraceError(words.NO_RUN)
+        check_seen(shown.hidden)
         runs, turn = shown.run.state.runs, request.path_params["turn"]
         swapped = request.query_params.get("order") == "swapped"
         turns = RunView(runs[-1] if swapped else runs[0]).messages()
@@ -160,6 +161,7 @@ class Routes:
         trace = trace_of(shown.run.state) if shown and shown.run.over else None
         if shown is None or trace is None:
             raise TraceError(words.NO_RUN)
+        check_seen(shown.hidden)
         return shown, trace
 
     def list_runs(self, request: Request) -> Response:

@@ -28,7 +28,7 @@ from vrthinker_core.types.events import Trace
 from vrthinker_core.types.order import OrderCheck, OrderEffect
 from vrthinker_core.types.wording import DEMO_RUN, NO_RELIABLE_WINNER, TELLING
 from vrthinker_core.ui import words
-from vrthinker_core.ui.history import votes_first
+from vrthinker_core.ui.history import check_seen, votes_first
 from vrthinker_core.ui.view import RunView, hide_verdict, inline_image
 
 ROW = "row-"  # begins the name of a row in `?trace=NAME`
@@ -457,8 +457,9 @@ def _row(runs: ListedRuns, request: Request) -> Response:
 
 
 def _trace(runs: ListedRuns, request: Request) -> Response:
-    trace = runs.trace(_find(runs, request))
-    return Response(to_json(trace), media_type="application/json")
+    run = _find(runs, request)
+    check_seen(votes_first(request.cookies), words.LABELS_HIDDEN)
+    return Response(to_json(runs.trace(run)), media_type="application/json")
 
 
 def _view(runs: ListedRuns, request: Request) -> Response:

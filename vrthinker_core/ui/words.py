@@ -49,6 +49,7 @@ READY_TO_COMPARE = "Ready to compare."
 UPLOADING = "The videos are still being uploaded. Compare when both are here."
 LOADING = "Loading the judge. This happens once."
 WAITING = "Waiting"
+REFUSED = "Refused"  # a call of the API
 OPENING = "Opening both videos."
 MISSING_VIDEO = "Add video {}."
 OTHER_VIDEO = "Choose another file, or convert this one to MP4."

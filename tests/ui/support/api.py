@@ -101,6 +101,7 @@ def files(folder: Path) -> list[Path]:
 def check_refused(item: dict[str, Any], words: str) -> None:
     """A failed item without labels; its error is one sentence with `words` in it."""
     assert (item["stop"], item["labels"]) == ("failed", None)
+    assert not item["status"].startswith("Ready"), "nothing waits for videos"
     assert words in item["error"]
     assert item["error"].endswith(".")
     assert "\n" not in item["error"]
