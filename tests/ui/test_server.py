@@ -28,7 +28,8 @@ from starlette.websockets import WebSocketDisconnect
 from tests.support.app_process import USUAL_OPEN_FILES, fork_app
 from tests.support.threads import run_in_thread
 from tests.support.waiting import PATIENCE_S, until
-from tests.ui.conftest import Server, write_script
+from tests.ui.conftest import Clips, Server, write_script
+from tests.ui.support import api
 from tests.ui.support.api import ask, config, files
 from vrthinker_core.ui import security
 from vrthinker_core.ui.security import (
@@ -394,3 +395,16 @@ def test_an_idle_server_takes_little_time_and_may_open_many_files(answering: Ser
     time.sleep(2)
     after, seconds = process.cpu_times(), time.monotonic() - began
     assert after.user + after.system - before.user - before.system < 0.02 * seconds
+
+
+def test_a_video_is_sent_in_one_part_or_whole(answering: Server, clips: Clips) -> None:
+    path, whole = api.upload(answering, clips[0]), clips[0].read_bytes()
+    address = f"{answering.url}gradio_api/file={path}"
+    for ranges, status, sent in (
+        ("bytes=4-9", 206, whole[4:10]),
+        ("bytes=0-3,8-9", 200, whole),
+        ("bytes=0-3, -4", 200, whole),
+    ):
+        asked = urllib.request.Request(address, headers={"Range": ranges})
+        with urllib.request.urlopen(asked, timeout=PATIENCE_S) as answer:
+            assert (answer.status, answer.read()) == (status, sent), ranges
