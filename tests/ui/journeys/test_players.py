@@ -1,6 +1,7 @@
 """Both players as one, at exactly the frames that the judge saw, and the videos that come and go."""
 
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -30,10 +31,15 @@ CLIPS = {
     "h264": ("clip.mp4", "libx264", steady(97, 25)),
     "vp9": ("clip.webm", "libvpx-vp9", steady(61, 25)),
     "uneven": ("uneven.mp4", "libx264", uneven(83)),
+    "paused": ("paused.mp4", "libx264", [*steady(60, 30), Fraction(62)]),
+    "held": ("held.gif", "gif", [*steady(11, 10), Fraction(30), Fraction(31)]),
 }
 
 
-@pytest.mark.parametrize("name", ["h264", pytest.param("vp9", marks=slow), "uneven"])
+@pytest.mark.parametrize(
+    "name",
+    [*(pytest.param(name, marks=slow) for name in ("h264", "vp9")), "uneven", "paused", "held"],
+)
 @opened("asking")
 def test_every_pair_seeks_to_its_frames_and_times(page: Page, tmp_path: Path, name: str) -> None:
     """Each frame carries its number as bars."""
@@ -59,7 +65,7 @@ def test_every_pair_seeks_to_its_frames_and_times(page: Page, tmp_path: Path, na
         page.keyboard.press("ArrowRight")
     page.keyboard.press("Escape")
     page.keyboard.press("Home")
-    for key, number in ((".", 1), (".", 2), (",", 1)) if name != "uneven" else ():
+    for key, number in ((".", 1), (".", 2), (",", 1)) if name in ("h264", "vp9") else ():
         page.keyboard.press(key)
         until_equal(shown, [number, number])
         expect(rail).to_contain_text(f"Video 1 {number / 25:.2f} s · Video 2 {number / 20:.2f} s")

@@ -39,12 +39,15 @@ def picture(number: int) -> np.ndarray:
 
 def write_bars(path: Path, codec: str, times: Sequence[Fraction]) -> Path:
     """A clip with one frame at each of `times` (seconds), in the container of its suffix."""
-    options = {"libx264": {"preset": "veryfast", "crf": "18", "bf": "2"}}
+    options = {"libx264": {"preset": "veryfast", "crf": "18", "bf": "2"}, "gif": {}}
     options["libvpx-vp9"] = {"deadline": "realtime", "cpu-used": "8"}
-    base = Fraction(1, 12_000)
+    if max(times) > len(times):  # A recorder that pauses stores frames as it shows them
+        options["libx264"]["bf"] = "0"
+    base = Fraction(1, 100 if codec == "gif" else 12_000)
     with av.open(str(path), "w") as container:
         stream = container.add_stream(codec, rate=24, options=options[codec])
-        stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, "yuv420p"
+        stream.width, stream.height = WIDTH, HEIGHT
+        stream.pix_fmt = "rgb8" if codec == "gif" else "yuv420p"
         stream.codec_context.time_base = base
         for number, seconds in enumerate(times):
             frame = av.VideoFrame.from_ndarray(picture(number), format="rgb24")
