@@ -70,14 +70,15 @@ class Sampling:
 
     `redirect` (a, b): the first `a` that the reply would write becomes `b`. The judge goes on from
     there. A forced answer is made this way: on the last turn the opening of a call becomes the
-    opening of an answer. `most_frames` is told to a judge that was trained for no protocol.
+    opening of an answer. `most_frames`, the numbers in one call (None: the protocol's most), is told
+    to a judge that was trained for no protocol.
     """
 
     max_new_tokens: int = 2048
     temperature: float = 0.0
     seed: int = 0
     redirect: tuple[str, str] | None = None
-    most_frames: int | None = None  # Numbers in one call; None for the protocol's most
+    most_frames: int | None = None
 
 
 LabelProbabilities = tuple[float, float, float]
