@@ -71,7 +71,7 @@ def test_a_csv_is_read_and_its_rows_may_stand_in_any_order(tmp_path: Path) -> No
 
 def test_broken_rows_are_named_and_the_rest_is_ranked(tmp_path: Path) -> None:
     rows = ("a,One.,a1.mp4", "b,One.,b1.mp4", "b,One.,b2.mp4", "a,Two.,gone.mp4", "b,Two.,https://example.org/x.mp4", ",Two.,c.mp4",
-            "a,A ball, then a cat.,a3.mp4", f"b,Three.,{'gone' * 100}.mp4")  # fmt: skip
+            "a,A ball, then a cat.,a3.mp4", "a,nan,a4.mp4", f"b,Three.,{'gone' * 100}.mp4")  # fmt: skip
     table = read_videos(write_csv(tmp_path, *rows))
     assert set(table.prompts) == {"One.", "Two.", "Three."}
     assert table.missing == {
@@ -86,7 +86,8 @@ def test_broken_rows_are_named_and_the_rest_is_ranked(tmp_path: Path) -> None:
         "Row 5: https://example.org/x.mp4 is a web address: download it, and name the file.",
         "Row 6: The field generator is empty.",
         "Row 7: The row has 4 fields and the header 3: put a text that holds , in quotation marks.",
-        f"Row 8: {'gone' * 15}…{('gone' * 100 + '.mp4')[-59:]} cannot be a file: File name too long.",
+        "Row 8: The field prompt is empty.",
+        f"Row 9: {'gone' * 15}…{('gone' * 100 + '.mp4')[-59:]} cannot be a file: File name too long.",
         "No generator has a video for Three., Two..",
     }
 

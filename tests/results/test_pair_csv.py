@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 from unicodedata import normalize
 
@@ -226,3 +227,31 @@ NO_TABLES = {
 def test_a_table_that_is_none_is_refused(table: Path, text: str, sentence: str) -> None:
     with pytest.raises(BadInput, match=sentence):
         read(table, text)
+
+
+@pytest.mark.parametrize("word", ["nan", "NaN", "None", "null", "n/a", "<NA>", " "])
+def test_a_missing_text_is_missing_in_any_spelling(table: Path, word: str) -> None:
+    pairs = read(table, f"{HEADER}a.mp4,b.mp4,{word},1,0,2,1\n{word},b.mp4,A ball.,1,0,2,1\n")
+    assert [pair.fault for pair in pairs] == ["The prompt is missing.", "A video is not named."]
+
+
+@pytest.mark.parametrize(
+    ("data", "named"),
+    [
+        (b"PK\x03\x04\x14\x00rest", "an Excel workbook"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an Excel workbook"),
+        (gzip.compress(HEADER.encode()), "compressed with gzip"),
+        (b'[{"video1": "a.mp4"}]', "JSON"),
+        (b'\xef\xbb\xbf {\n "rows": []}', "JSON"),
+        (b"[\n  []\n]", "JSON"),
+    ],
+)
+def test_a_file_of_another_kind_is_named(table: Path, data: bytes, named: str) -> None:
+    with pytest.raises(BadInput, match=f"pairs.csv is {named}, no CSV"):
+        read(table, data)
+
+
+@pytest.mark.parametrize("unseen", ["\ufeff", "\ufeff\ufeff", "\u200b", "\u2060\ufeff", "\x00"])
+def test_invisible_characters_before_the_header_are_no_part_of_it(table: Path, unseen: str) -> None:
+    (pair,) = read(table, f"{unseen}{HEADER}a.mp4,b.mp4,A ball.,1,0,2,1\n")
+    assert (pair.fault, pair.prompt) == ("", "A ball.")
