@@ -67,25 +67,12 @@ class TraceError(VrThinkerError):
     """A trace that cannot be read back or written."""
 
 
-LASTING_FAULTS = frozenset(
-    (
-        "TooManyPictures",  # In traces of earlier versions
-        *(
-            error.__name__
-            for error in (
-                VrThinkerError,
-                BadInput,
-                VideoError,
-                CheckpointError,
-                ContextFull,
-                BackendRefused,
-                RequestRefused,
-                TraceError,
-                MemoryError,
-            )
-        ),
-    )
+_LASTING = (
+    *(VrThinkerError, BadInput, VideoError, CheckpointError, ContextFull),
+    *(BackendRefused, RequestRefused, TraceError, MemoryError),
 )
+# The last name is in traces of earlier versions
+LASTING_FAULTS = frozenset((*(error.__name__ for error in _LASTING), "TooManyPictures"))
 """Names of the errors after which the same pair would fail again, at any later time."""
 
 

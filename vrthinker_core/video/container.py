@@ -201,13 +201,13 @@ class VideoSource:
                 if self._bytes_at(mark, 1) == self._bytes_at(mark + length, 1) == b"G":
                     part = self._bytes % length
                     return part > mark and self._bytes_at(self._bytes - part + mark, 1) == b"G"
-            return True
+            return False
         # What follows a whole file is no part of it
         if self._kind == "yuv4mpegpipe":  # The header of a picture is not part of its packet
             return rest > 80 and self._bytes_at(end, 5) == b"FRAME"
         if self._kind == "apng":
             return self._bytes_at(end + 4, 4) != b"IEND"
-        return self._kind == "gif" and not _ends_gif(self._bytes_at(start, self._bytes - start))
+        return self._kind == "gif" and not _ends_gif(self._bytes_at(start, 1 << 26))
 
     def _declared_crop(self) -> tuple[int, int, int, int]:
         """Return the columns and rows to remove: left, top, right, bottom.
