@@ -24,7 +24,7 @@ from gradio_client import Client, handle_file
 
 from tests.support.loopback_server import free_port
 from tests.support.small_clips import write_clip
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, until
 
 ROOT = Path(__file__).resolve().parents[1]
 CORE, TESTS, ASSETS, APP = (ROOT / name for name in ("vrthinker_core", "tests", "assets", "app.py"))
@@ -140,6 +140,7 @@ def walked(folder: Path, way: str) -> int:
                 server.send_signal(signal.SIGUSR1)
                 list(client.submit(*map(handle_file, clips), "A box.", api_name="/compare"))
                 server.send_signal(signal.SIGUSR2)
+                until(lambda: seen.exists() and seen.read_text().endswith("]"))
             finally:
                 server.terminate()
     return len(json.loads(seen.read_text()))
