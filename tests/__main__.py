@@ -39,6 +39,7 @@ training test_house.py test_second_try.py test_storage.py test_stream_ends.py
 evaluation/test_kills.py evaluation/test_ray_engine.py project/test_readme.py
 ui/test_api.py ui/test_mcp.py ui/test_queue.py ui/test_zero_gpu.py backends/test_quantize.py
 video/test_browser_copy.py video/test_cost.py video/test_decoding_process.py video/test_exact.py
+video/test_reports.py
 """
 FAST = ("-m", "not browser", *(f"--ignore={TESTS / each}" for each in COSTLY.split()))
 TYPES = (*PYTHON, "mypy", "--no-incremental", "vrthinker_core", "app.py")
