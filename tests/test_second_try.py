@@ -154,6 +154,18 @@ def test_a_turn_that_fails_and_then_is_too_long_says_both(engine: Engine) -> Non
         assert turn.abandoned == ("half ",)
 
 
+@pytest.mark.parametrize("full", [ContextFull("Too long."), RequestRefused("No.")], ids=repr)
+def test_the_oldest_frames_leave_once_in_a_turn(engine: Engine, full: Exception) -> None:
+    """Also if the judge then fails for another reason, and no further when it refuses again."""
+    calls = (calling("10, 11"), calling("20, 21"), calling("30, 31"), calling("40, 41"))
+    assert end_of(engine.run(*calls, failing(full), failing(GONE), answering)).stop is (
+        StopReason.ANSWERED
+    )
+    assert [len(turn.in_view) for turn in engine.trace.turns] == [8, 12, 14, 18, 20, 20]
+    end = end_of(engine.run(*calls, failing(full), failing(full), answering))
+    assert end.fault == type(full).__name__
+
+
 def test_each_turn_has_a_second_try_of_its_own(engine: Engine) -> None:
     end = end_of(engine.run(failing(GONE), calling(), failing(GONE), answering))
     assert end.stop is StopReason.ANSWERED

@@ -106,7 +106,7 @@ class Comparison:
         self._last: PendingTurn | None = None
         self._again: tuple[str, ...] = ()  # Why the last turn is asked again
         self._fits = 0  # Frames in view of the last request that the judge took
-        self._too_much = False  # The judge refused the last request: the oldest frames leave
+        self._at_most: int | None = None  # The same, after the judge has refused this turn
         self._failed_once = False  # Whether the judge failed in this turn
         self._abandoned: tuple[str, ...] = ()  # Its text before that failure
         self._notes: tuple[str, ...] = ()  # The judge's notes at the start
@@ -232,9 +232,9 @@ class Comparison:
                 deliberation.stop_reason = StopReason.CANCELLED
             if deliberation.stop_reason is not None:
                 return None
-            if self._too_much and deliberation.forget_oldest():
-                while len(deliberation.in_view) > self._fits and deliberation.forget_oldest():
-                    pass
+            while self._at_most is not None and len(deliberation.in_view) > self._at_most:
+                if not deliberation.forget_oldest():
+                    break
             with judge_errors():
                 deliberation.fit(conversation.count_tokens, conversation.context_length)
             messages = deliberation.ask()
@@ -277,7 +277,7 @@ class Comparison:
             self._fail(error)
         shown, abandoned = pending.shown, self._abandoned
         self._again, self._failed_once, self._abandoned = (), False, ()
-        self._too_much, self._fits = False, len(pending.in_view)
+        self._at_most, self._fits = None, len(pending.in_view)
         sent = (shown.turn, shown.told, shown.frames)
         return TurnEnded(
             Turn(*sent, completion, read, shown.forced, pending.in_view, shown.note, abandoned)
@@ -290,8 +290,9 @@ class Comparison:
         if self._cancelled():
             return ""
         refused = isinstance(error, ContextFull | RequestRefused) and not completion.text
-        if refused and deliberation.can_forget and not self._too_much:
-            self._too_much = True
+        if refused and deliberation.can_forget and self._at_most is None:
+            fewer = len(deliberation.in_view) - 1
+            self._at_most = min(self._fits, fewer) if self._fits else fewer
             return (
                 f"Turn {deliberation.turn} was refused, and asked again without the oldest frames. "
                 f"Cause: {describe(error)}"
