@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from vrthinker_core.backends.pictures import PictureCache
+from vrthinker_core.protocols import concat, paired
 from vrthinker_core.protocols.base import prompt_text
 from vrthinker_core.types import Frame
 from vrthinker_core.types.messages import GeneratedText, Image, Message, Sampling, Text, Video
@@ -46,10 +47,10 @@ CONCAT_WORDS = (
 
 def instructions_for(messages: Sequence[Message], most_frames: int | None = None) -> str:
     """Return the rules of the protocol that the system prompt tells."""
-    concat = messages and messages[0].text == prompt_text("concat_system")
-    words, most, frames = PAIRED_WORDS, 12, [10, 30, 60, 90]
-    if concat:
-        words, most, frames = CONCAT_WORDS, 8, [5, 20, 53, 68]
+    is_concat = messages and messages[0].text == prompt_text("concat_system")
+    words, most, frames = PAIRED_WORDS, paired.MAX_PER_CALL, [10, 30, 60, 90]
+    if is_concat:
+        words, most, frames = CONCAT_WORDS, concat.MAX_PER_CALL, [5, 20, 53, 68]
     most = most_frames or most
     return words.replace("MANY", f"1 to {most}").replace("FRAMES", str(frames[:most]))
 

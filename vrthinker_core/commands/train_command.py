@@ -229,10 +229,9 @@ def train(
         before = read_state(out)
         model, data = model or before.model or None, data or before.data or None
         teacher = teacher or before.teacher or None
-    if resume and out is not None and preset is None and (out / CONFIG).is_file():
-        config = read_config(out)
-    else:
-        config = preset_config(preset or "nano")
+    kept = resume and out is not None and (out / CONFIG).is_file()
+    goes_on = out if kept and preset is None else None
+    config = read_config(goes_on) if goes_on else preset_config(preset or "nano")
     config = changed_config(config, [*(changes or []), *([] if seed is None else [f"seed={seed}"])])
     if estimate:
         _print_estimate(stage, model, config, gpus)
@@ -245,7 +244,6 @@ def train(
     if data is None:
         raise BadInput("--data is missing: name the pairs to train with, as drawn:1 or a data set.")
     places = named_places(model, data, out)
-    kept = resume and (out / CONFIG).is_file()
     if preset is None and not kept and not _is_nano(resolved_model(model)):
         raise BadInput("--preset is missing: name the settings for the model's size, nano or 7b.")
     run = TrainingRun(stage, *places, chosen_teacher(stage, data, teacher) or "")

@@ -114,21 +114,21 @@ _EXAMPLE: Final = re.compile(
 """A line before labels that are an example or somebody else's."""
 
 
-def _untagged_answer(narrow: str, segments: ReplySegments) -> str:
-    """Return the labels with which a reply ends though no tag is there, or "".
+def _untagged_answer(narrow: str, segments: ReplySegments) -> Labels | None:
+    """Return the labels with which a reply ends though no tag is there, or None.
 
     They follow a line that says so, alone, outside the reasoning; every label is said.
     """
     if segments.actions or segments.unfinished_reasoning:
-        return ""
+        return None
     own = narrow[max((tag.end for tag in find_tags(narrow) if not tag.opens), default=0) :][-2000:]
     for line in reversed(list(_ANSWER_LINE.finditer(own))):
         body = own[line.end() :].strip().removesuffix("```")
         before = own[: line.start()].rstrip().rpartition("\n")[2]
         if _LABELS.match(body) and body.count('"') % 2 == 0 and not _EXAMPLE.search(before):
             labels = read_labels(body)
-            return body if labels.verdict.whole and not labels.problems else ""
-    return ""
+            return labels if labels.verdict.whole and not labels.problems else None
+    return None
 
 
 def read_reply(text: str, rules: CallRules, *, cut: bool = False, trained: bool = True) -> Reply:
@@ -156,9 +156,8 @@ def read_reply(text: str, rules: CallRules, *, cut: bool = False, trained: bool 
         broken = next((pair for pair in read if pair[0].kind == "final"), None)
         if action.kind == "recommend" and broken:
             problems += _with_cut(*broken, cut=cut)
-    if not cut and not trained and (body := _untagged_answer(narrow, segments)):
-        labels = read_labels(body)
-        final, verdict, confidence = True, labels.verdict, labels.confidence
+    if not cut and not trained and (untagged := _untagged_answer(narrow, segments)):
+        final, verdict, confidence = True, untagged.verdict, untagged.confidence
         told = "The answer stood without its tag and was read all the same."
         extra = [Problem(ProblemKind.UNTAGGED, told), *extra]
     elif not segments.actions:

@@ -31,9 +31,9 @@ _VIDEO_CODECS = {"mp4": ("h264", "vp9", "av1"), "webm": ("vp8", "vp9", "av1")}
 def check_browser_support(
     source: VideoSource, path: Path
 ) -> tuple[bool, tuple[int, ...], Timeline]:
-    """Return (whether browsers play a source, timestamps to remux it, timestamps by frame).
+    """Return (whether browsers play a source, timestamps to remux it, its timeline).
 
-    The second are of the packets in stored order, in units of the stream's time base; () if the
+    The timestamps are of the packets in stored order, in units of the stream's time base; () if the
     packets cannot be copied into an MP4 without decoding. Reads all packets and leaves the source
     at its end. Raises `VideoError`.
     """
@@ -61,8 +61,8 @@ def check_browser_support(
         and suffixes.get(path.suffix.lower()) == container
         and not source.transparent
     )
-    # Not all browsers cut a picture
     plain_pixels = source.stream.codec_context.pix_fmt in ("yuv420p", "yuvj420p")
+    # Not all browsers cut a picture
     plain_pixels = plain_pixels and not any(source.crop)
     # In these containers, packets have the timestamps of their frames.
     remuxable = plain_pixels and container in ("mp4", "webm", "mov", "matroska")
@@ -73,8 +73,9 @@ def check_browser_support(
 
 
 def _packet_times(source: VideoSource) -> tuple[Timeline, tuple[int, ...]]:
-    """Return all timestamps, and those of the packets in stored order, () if unusable.
+    """Return the timeline, and the packet timestamps in stored order.
 
+    If a timestamp or a packet is unusable, the second is ().
     Unusable: a packet is damaged or hidden, an H.264 key frame is no IDR, a timestamp is wrong.
     """
     times: list[int | None] = []

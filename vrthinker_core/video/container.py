@@ -77,9 +77,6 @@ class VideoSource:
         self.budget = budget
         self.name = budget.name
         self._bytes = file.seek(0, os.SEEK_END)
-        # Enough for the last page of an Ogg file
-        file.seek(max(0, self._bytes - (1 << 17)))
-        self._tail = file.read()
         self._complaints: set[str] = set()  # parts of FFmpeg that have logged an error
         with _heard_errors() as errors:
             self.container, self.stream = self._open()
@@ -114,7 +111,10 @@ class VideoSource:
             allowed = f"The limits are {limits.side} per side and {megapixels}."
             raise VideoError(f"{self.name} is too large: {width} x {height} pixels. {allowed}")
 
-        left, top, right, bottom = self.crop = self._declared_crop()
+        header = self._movie_box() if self._kind == "mov" else self._bytes_at(0, 1 << 20)
+        found = re.search(_DOLBY_VISION, header)
+        self.dolby_vision = found[1][2] >> 1 if found else 0  # profile that the header names
+        left, top, right, bottom = self.crop = self._declared_crop(header)
         if left + right >= width or top + bottom >= height:
             self.crop = (0, 0, 0, 0)
 
@@ -189,7 +189,9 @@ class VideoSource:
         """
         rest = self._bytes - end
         if self._kind == "ogg":
-            page = self._tail.rpartition(b"OggS")[2]
+            # Enough for the last page
+            tail = self._bytes_at(max(0, self._bytes - (1 << 17)), 1 << 17)
+            page = tail.rpartition(b"OggS")[2]
             lengths = page[23 : 23 + page[22]] if len(page) > 22 else b""
             # Flag 4 marks the last page of a stream.
             return len(page) < 23 + len(lengths) + sum(lengths) or not page[1] & 4
@@ -209,21 +211,21 @@ class VideoSource:
             return self._bytes_at(end + 4, 4) != b"IEND"
         return self._kind == "gif" and not _ends_gif(self._bytes_at(start, 1 << 26))
 
-    def _declared_crop(self) -> tuple[int, int, int, int]:
+    def _declared_crop(self, header: bytes) -> tuple[int, int, int, int]:
         """Return the columns and rows to remove: left, top, right, bottom.
 
         PyAV does not give FFmpeg's side data of a stream.
         """
         width, height = self.size
         if self._kind == "matroska":
-            tracks = self._bytes_at(0, 1 << 20).rpartition(b"\x16\x54\xae\x6b")[2]
+            tracks = header.rpartition(b"\x16\x54\xae\x6b")[2]
             tracks = tracks.partition(b"\x1f\x43\xb6\x75")[0]  # up to the first cluster
             sides = dict.fromkeys(b"\xcc\xbb\xdd\xaa", 0)
             for side, value in re.findall(_MATROSKA_CROP, tracks):
                 sides[side[0]] = int.from_bytes(value[1:])
             left, top, right, bottom = sides.values()
             return left, top, right, bottom
-        apertures = re.search(_APERTURE, self._movie_box()) if self._kind == "mov" else None
+        apertures = re.search(_APERTURE, header) if self._kind == "mov" else None
         if apertures is not None:
             parts = struct.unpack(">IIIIiIiI", apertures[1])
             if all(parts[1::2]):
@@ -233,13 +235,6 @@ class VideoSource:
                 if min(left, top, right, bottom) >= 0:
                     return left, top, right, bottom
         return 0, 0, 0, 0
-
-    @property
-    def dolby_vision(self) -> int:
-        """Profile of Dolby Vision that the header names, 0 if none."""
-        head = self._movie_box() if self._kind == "mov" else self._bytes_at(0, 1 << 20)
-        found = re.search(_DOLBY_VISION, head)
-        return found[1][2] >> 1 if found else 0
 
     def _movie_box(self) -> bytes:
         at = 0

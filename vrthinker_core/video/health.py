@@ -84,9 +84,8 @@ def _length(facts: ClipFacts) -> Iterator[str]:
     if count := facts.times.estimated:
         what = "timestamp is" if count == 1 else "timestamps are"
         guess = "the time of such a frame is estimated from its neighbours"
-        pause = f"; a pause of {facts.times.left_out:.1f} s is left out" * bool(
-            facts.times.left_out
-        )
+        left_out = facts.times.left_out
+        pause = f"; a pause of {left_out:.1f} s is left out" if left_out else ""
         yield f"{count} {what} missing or wrong: {guess}{pause}."
     if facts.times.variable:
         shortest, longest = facts.times.durations.min(), facts.times.durations.max()

@@ -23,6 +23,7 @@ from vrthinker_core.video.container import CONTAINER_ERRORS, VideoSource
 
 MARK: Final = "drawn by VR-Thinker, packets sha256 "  # Before the digest
 _MARKED: Final = re.compile(rf"(?:(.*); )?{MARK}([0-9a-f]{{64}})", re.DOTALL)
+_REORDERED: Final = 16  # frames by which a codec's order differs from the display's, at most
 # As long as the final mark, which replaces it in the written file
 UNSEALED: Final = f"{MARK}{'0' * 64}"
 
@@ -39,9 +40,6 @@ def claims_drawn(path: Path) -> bool:
         return False
     with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
         return re.search(f"{MARK}[0-9a-f]{{64}}".encode(), data) is not None
-
-
-_REORDERED: Final = 16  # frames by which a codec's order differs from the display's, at most
 
 
 class PacketDigest:
@@ -154,7 +152,7 @@ def read_timeline(source: VideoSource, look: Callable[[Packet[Any]], None]) -> T
     places = np.argsort(np.argsort(np.array(pts, dtype=np.int64), kind="stable"))
     if np.any(np.abs(places - np.arange(len(pts))) > _REORDERED):
         told = 0.0  # a wrong clock, which the header has counted
-    if missing and source.one_duration and not source.damaged:
+    if missing and source.one_duration and not source.damaged and len(shown):
         lasts = source.header_seconds - float(shown[-1] * source.time_base)
     return Timeline(shown, keyframes, stored, digest.drawn, seekable, missing, told, lasts)
 
