@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.video.support.open_clips import opened, pixels
-from tests.video.support.write_clips import write, x264
+from tests.video.support.write_clips import FAST_VP8, write, x264
 from vrthinker_core.types import ClipInfo
 from vrthinker_core.video.browser_copies import playable_copy
 from vrthinker_core.video.timeline import make_frame_times
@@ -23,7 +23,6 @@ GIF = {"codec": "gif", "pix_fmt": "rgb8", "options": {}}
 APNG = {"codec": "apng", "pix_fmt": "rgb24", "options": {}}
 PLAIN = x264("bframes=0")
 """Frames that are stored as they are shown."""
-VP8 = {"codec": "libvpx", "options": {"deadline": "realtime", "cpu-used": "8"}}
 
 
 def info(path: Path) -> ClipInfo:
@@ -61,7 +60,7 @@ def test_a_pause_that_nothing_tells_of_is_left_out_and_said() -> None:
 @pytest.mark.parametrize("name", ["clip.mp4", "clip.mkv", "clip.webm", "clip.gif"])
 def test_a_pause_near_the_end_is_kept_in_every_container(name: str, tmp_path: Path) -> None:
     stamps = [*(number * 100 for number in range(20)), 62_000]
-    how = {".gif": GIF, ".webm": VP8}.get(Path(name).suffix, PLAIN)
+    how = {".gif": GIF, ".webm": FAST_VP8}.get(Path(name).suffix, PLAIN)
     clip = write(tmp_path / name, 21, pts=stamps, **how)
     with opened(clip) as open_clip:
         assert open_clip.frames([127])[0].seconds == pytest.approx(62)
@@ -74,7 +73,7 @@ def test_a_pause_near_the_end_is_kept_in_every_container(name: str, tmp_path: Pa
 
 @pytest.mark.parametrize("name", ["clip.mp4", "clip.mkv", "clip.webm", "clip.gif", "clip.flv"])
 def test_a_held_last_frame_counts_in_the_players_copy_too(name: str, tmp_path: Path) -> None:
-    how = {".gif": GIF, ".webm": VP8}.get(Path(name).suffix, PLAIN)
+    how = {".gif": GIF, ".webm": FAST_VP8}.get(Path(name).suffix, PLAIN)
     plain = write(tmp_path / f"plain{Path(name).suffix}", 10, rate=10, **how)
     clip = held(tmp_path / name, plain, 5)
     found = info(clip)
@@ -118,14 +117,13 @@ def with_box(data: bytes, box: bytes) -> bytes:
     return bytes(made)
 
 
-def with_pixel_crop(data: bytes, rows: int) -> bytes:
-    """A Matroska file whose header removes rows at the top and at the bottom."""
-    added, made = bytes([0x54, 0xBB, 0x81, rows, 0x54, 0xAA, 0x81, rows]), bytearray(data)
-    tracks = data.rindex(b"\x16\x54\xae\x6b")  # behind its place in the table of contents
+def with_track_part(data: bytes, added: bytes, of_video: bool = True) -> bytes:
+    """A Matroska file whose track, or its description of the video, has one more part."""
+    made, tracks = bytearray(data), data.rindex(b"\x16\x54\xae\x6b")  # behind the contents
     video = re.compile(rb"\xe0(?:[\x80-\xff]|[\x40-\x7f].|\x01.{7})\xb0", re.DOTALL)
     track = data.index(b"\xae", tracks + 4)
-    starts = (data.index(b"\x18\x53\x80\x67") + 4, tracks + 4, track + 1)
-    for at in (*starts, video.search(data, track).start() + 1):
+    starts = [data.index(b"\x18\x53\x80\x67") + 4, tracks + 4, track + 1]
+    for at in starts + [video.search(data, track).start() + 1] * of_video:
         length = 9 - made[at].bit_length()
         size = int.from_bytes(made[at : at + length]) + len(added)
         made[at : at + length] = size.to_bytes(length)
@@ -136,7 +134,7 @@ def with_pixel_crop(data: bytes, rows: int) -> bytes:
 CROPS: dict[str, Callable[[bytes], bytes]] = {
     "clip.mp4": lambda data: with_aperture(data, 96, 32),
     "clip.mov": lambda data: with_aperture(data, 96, 32),
-    "clip.mkv": lambda data: with_pixel_crop(data, 16),
+    "clip.mkv": lambda data: with_track_part(data, bytes.fromhex("54bb8110 54aa8110")),
 }
 
 
@@ -162,7 +160,7 @@ def test_cropping_that_cannot_be_is_ignored(tmp_path: Path) -> None:
     assert (info(clip).height, "Cut" in str(info(clip).notes)) == (64, False)
 
 
-def test_transparency_and_dolby_vision_have_a_note(tmp_path: Path) -> None:
+def test_transparency_has_a_note_and_the_player_shows_what_the_judge_sees(tmp_path: Path) -> None:
     faint = [np.full((64, 96, 4), alpha, np.uint8) for alpha in (255, 128)]
     for picture, noted in zip(faint, (False, True), strict=True):
         clip = tmp_path / f"{noted}.apng"
@@ -173,9 +171,25 @@ def test_transparency_and_dolby_vision_have_a_note(tmp_path: Path) -> None:
                 output.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgba")))
             output.mux(stream.encode())
         assert ("transparent" in str(info(clip).notes)) is noted
-    plain = write(tmp_path / "clip.mp4", 5).read_bytes()
-    for profile in (5, 8):
-        box = struct.pack(">I4sBBB", 32, b"dvcC", 1, 0, profile << 1).ljust(32, b"\0")
-        marked = tmp_path / f"profile-{profile}.mp4"
-        marked.write_bytes(with_box(plain, box))
-        assert ("Dolby Vision" in str(info(marked).notes)) is (profile == 5)
+    clear = write(tmp_path / "clear.webm", 5, **FAST_VP8, pix_fmt="yuva420p")
+    with opened(clear) as judged, opened(playable_copy(clear, tmp_path / "copies")) as played:
+        assert "transparent" in str(judged.info.notes)
+        seen, shown = (pixels(clip.frames([4])[0]).astype(int) for clip in (judged, played))
+    assert np.abs(seen - shown).mean() < 6
+
+
+@pytest.mark.parametrize("profile", [5, 8])
+@pytest.mark.parametrize("suffix", [".mp4", ".mkv"])
+def test_dolby_vision_has_a_note_if_it_cannot_be_read(
+    suffix: str, profile: int, tmp_path: Path
+) -> None:
+    clip = write(
+        tmp_path / f"clip{suffix}", 5, container={"write_crc32": "0"} if suffix == ".mkv" else None
+    )
+    facts = bytes((1, 0, profile << 1)).ljust(24, b"\0")
+    mapping = b"\x41\xe7\x84dvcC\x41\xed\x98" + facts
+    part = b"\x41\xe4" + bytes([0x80 + len(mapping)]) + mapping
+    whole, box = clip.read_bytes(), struct.pack(">I4s", 32, b"dvcC") + facts
+    marked = with_box(whole, box) if suffix == ".mp4" else with_track_part(whole, part, False)
+    clip.write_bytes(marked)
+    assert ("Dolby Vision" in str(info(clip).notes)) is (profile == 5)

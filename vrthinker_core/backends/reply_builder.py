@@ -16,7 +16,7 @@ from vrthinker_core.backends.server_errors import (
     ALL_THOUGHT,
     ENDLESS,
     FILTERED,
-    REFUSED,
+    STOPPED,
     TOOL_PARSER,
     quoted,
 )
@@ -119,16 +119,10 @@ class ReplyBuilder(ReplyText):
             raise BackendFailed("The server gave up in the middle of its answer.")
         if reason == "length" and not written:
             raise BackendRefused(ALL_THOUGHT)
-        if self._refusal and not written:
-            raise BackendRefused(f"{REFUSED} It says: {quoted(self._refusal)}.")
-        if reason == "content_filter":
-            raise BackendRefused(FILTERED)
-        if _FILTER.match(reason):
-            raise BackendRefused(f"{FILTERED} It says: {quoted(reason)}.")
-        if not written and reason not in ("stop", "tool_calls"):
-            raise BackendRefused(
-                f"The server stopped the reply before its first word. It says: {quoted(reason)}."
-            )
+        filtered, known = _FILTER.match(reason), reason in ("stop", "tool_calls")
+        if filtered or not (written or (known and not self._refusal)):
+            said = quoted(self._refusal or reason)
+            raise BackendRefused(f"{FILTERED if filtered else STOPPED} It says: {said}.")
         # After a redirect the judge may close the tag that it had begun
         if self._replaced_to is None and lost_its_opening(self.written):
             raise BackendRefused(TOOL_PARSER)

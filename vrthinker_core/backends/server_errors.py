@@ -44,7 +44,7 @@ FILTERED = (
     "The server's content filter stopped the reply, so this pair cannot be judged there. "
     "Choose another judge."
 )
-REFUSED = "The judge refuses this pair. Choose another judge."
+STOPPED = "The server ends this reply before its first word. Choose another judge."
 
 _CONTEXT = re.compile(
     r"context[ _](?:length|window|size)|maximum model length|prompt is too long"

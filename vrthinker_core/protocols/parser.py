@@ -12,13 +12,7 @@ from vrthinker_core.protocols.labels import (
     strip_invisible,
     to_narrow,
 )
-from vrthinker_core.protocols.segments import (
-    Action,
-    ReplySegments,
-    ReplySplitter,
-    find_tags,
-    invention_start,
-)
+from vrthinker_core.protocols.segments import Action, ReplySplitter, find_tags, invention_start
 from vrthinker_core.protocols.tool_calls import CallRules, read_calls
 from vrthinker_core.text import encodable
 from vrthinker_core.types import Dimension, Problem, ProblemKind, Reply, Turn, Verdict
@@ -114,13 +108,11 @@ _EXAMPLE: Final = re.compile(
 """A line before labels that are an example or somebody else's."""
 
 
-def _untagged_answer(narrow: str, segments: ReplySegments) -> Labels | None:
-    """Return the labels with which a reply ends though no tag is there, or None.
+def _untagged_answer(narrow: str) -> Labels | None:
+    """Return the labels with which a reply without actions ends, or None.
 
     They follow a line that says so, alone, outside the reasoning; every label is said.
     """
-    if segments.actions or segments.unfinished_reasoning:
-        return None
     own = narrow[max((tag.end for tag in find_tags(narrow) if not tag.opens), default=0) :][-2000:]
     for line in reversed(list(_ANSWER_LINE.finditer(own))):
         body = own[line.end() :].strip().removesuffix("```")
@@ -156,7 +148,8 @@ def read_reply(text: str, rules: CallRules, *, cut: bool = False, trained: bool 
         broken = next((pair for pair in read if pair[0].kind == "final"), None)
         if action.kind == "recommend" and broken:
             problems += _with_cut(*broken, cut=cut)
-    if not cut and not trained and (untagged := _untagged_answer(narrow, segments)):
+    readable = not (cut or trained or segments.actions or segments.unfinished_reasoning)
+    if readable and (untagged := _untagged_answer(narrow)):
         final, verdict, confidence = True, untagged.verdict, untagged.confidence
         told = "The answer stood without its tag and was read all the same."
         extra = [Problem(ProblemKind.UNTAGGED, told), *extra]

@@ -42,7 +42,7 @@ _TELL_DURATIONS = ("mov", "matroska", "gif", "apng")
 """Formats that tell how long each frame is shown."""
 _MATROSKA_CROP = re.compile(rb"\x54([\xaa\xbb\xcc\xdd])(\x81.|\x82..)", re.DOTALL)
 # In Matroska the identifier of the data is between the name and the data
-_DOLBY_VISION = re.compile(rb"dvcC(?:\x41\xed.)?(...)", re.DOTALL)
+_DOLBY_VISION = re.compile(rb"dvcC(?:\x41\xed.)?[\x01\x02].(.)", re.DOTALL)
 _APERTURE = re.compile(rb"\0\0\0\x28clap(.{32})", re.DOTALL)
 CONTAINER_ERRORS = (av.FFmpegError, IndexError)
 """Errors from reading a damaged container.
@@ -111,12 +111,12 @@ class VideoSource:
             allowed = f"The limits are {limits.side} per side and {megapixels}."
             raise VideoError(f"{self.name} is too large: {width} x {height} pixels. {allowed}")
 
-        header = self._movie_box() if self._kind == "mov" else self._bytes_at(0, 1 << 20)
+        # An MP4 may have its header at its end
+        at = max(0, self._bytes - (1 << 24)) if self._kind == "mov" else self._bytes
+        header = self._bytes_at(0, 1 << 20) + self._bytes_at(at, 1 << 24)
         found = re.search(_DOLBY_VISION, header)
-        self.dolby_vision = found[1][2] >> 1 if found else 0  # profile that the header names
-        left, top, right, bottom = self.crop = self._declared_crop(header)
-        if left + right >= width or top + bottom >= height:
-            self.crop = (0, 0, 0, 0)
+        self.dolby_vision = found[1][0] >> 1 if found else 0  # profile that the header names
+        self.crop = self._declared_crop(header)
 
     def reopen(self) -> None:
         """Restart from the first packet with a new decoder.
@@ -211,41 +211,26 @@ class VideoSource:
             return self._bytes_at(end + 4, 4) != b"IEND"
         return self._kind == "gif" and not _ends_gif(self._bytes_at(start, 1 << 26))
 
-    def _declared_crop(self, header: bytes) -> tuple[int, int, int, int]:
+    def _declared_crop(self, header: bytes) -> tuple[int, ...]:
         """Return the columns and rows to remove: left, top, right, bottom.
 
         PyAV does not give FFmpeg's side data of a stream.
         """
         width, height = self.size
+        crop: tuple[int, ...] = (0, 0, 0, 0)
         if self._kind == "matroska":
             tracks = header.rpartition(b"\x16\x54\xae\x6b")[2]
             tracks = tracks.partition(b"\x1f\x43\xb6\x75")[0]  # up to the first cluster
-            sides = dict.fromkeys(b"\xcc\xbb\xdd\xaa", 0)
-            for side, value in re.findall(_MATROSKA_CROP, tracks):
-                sides[side[0]] = int.from_bytes(value[1:])
-            left, top, right, bottom = sides.values()
-            return left, top, right, bottom
-        apertures = re.search(_APERTURE, header) if self._kind == "mov" else None
-        if apertures is not None:
-            parts = struct.unpack(">IIIIiIiI", apertures[1])
+            sides = {side[0]: value[1:] for side, value in _MATROSKA_CROP.findall(tracks)}
+            crop = tuple(int.from_bytes(sides.get(side, b"")) for side in b"\xcc\xbb\xdd\xaa")
+        elif self._kind == "mov" and (aperture := _APERTURE.search(header)) is not None:
+            parts = struct.unpack(">IIIIiIiI", aperture[1])
             if all(parts[1::2]):
                 across, down, x, y = (Fraction(*parts[at : at + 2]) for at in (0, 2, 4, 6))
                 left, top = round((width - across) / 2 + x), round((height - down) / 2 + y)
-                right, bottom = round(width - across) - left, round(height - down) - top
-                if min(left, top, right, bottom) >= 0:
-                    return left, top, right, bottom
-        return 0, 0, 0, 0
-
-    def _movie_box(self) -> bytes:
-        at = 0
-        for _ in range(1000):  # boxes
-            head = self._bytes_at(at, 16)
-            size = int.from_bytes(head[:4])
-            size = int.from_bytes(head[8:]) if size == 1 else size
-            if head[4:8] == b"moov":
-                return self._bytes_at(at, min(size, 1 << 24))
-            at += max(size, 8)
-        return b""
+                crop = left, top, round(width - across) - left, round(height - down) - top
+        fits = min(crop) >= 0 and crop[0] + crop[2] < width and crop[1] + crop[3] < height
+        return crop if fits else (0, 0, 0, 0)
 
     def _bytes_at(self, position: int, count: int) -> bytes:
         before = self._file.tell()

@@ -147,7 +147,7 @@ ENDS: dict[str, tuple[Answer, type[JudgeError], str]] = {
     "a content filter": (says("Well", finish="content_filter"), BackendRefused, "content filter"),
     "a model's own filter": (says("", finish="content_filter: PROHIBITED_CONTENT"), BackendRefused, "It says: content_filter: PROH"),
     "a filter's name": (says("Well", finish="SAFETY"), BackendRefused, "content filter.*It says: SAFETY"),
-    "an unknown end": (says("", finish="recitation"), BackendRefused, "before its first word. It says: recitation"),
+    "an unknown end": (says("", finish="recitation"), BackendRefused, "It says: recitation"),
     "a refusal to answer": (says("", delta(refusal="I cannot look at this.")), BackendRefused, "It says: I cannot look at this"),
     **{said: (refuses(400, said), ContextFull, "It says: ") for said in TOO_LONG},
     "its type": (refuses(400, type="exceed_context_size_error"), ContextFull, "It says: no"),
