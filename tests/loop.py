@@ -51,7 +51,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ASSETS / "intro", help="their folder")
     out: Path = parser.parse_args().out
     out.mkdir(parents=True, exist_ok=True)
-    view = RunView.of(load(EXAMPLE / "trace.json")).page(inline_image)
+    view = RunView(load(EXAMPLE / "trace.json")).page(inline_image)
     with started() as chromium:
         for scheme in ("light", "dark"):
             shots = list(pictures(chromium, scheme, view))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,8 @@ from tests.support.waiting import until_equal
 from tests.test_judge import ANSWER, CALL
 from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.backends.base import GenerationRequest, StreamItem
-from vrthinker_core.batch import judge_many
 from vrthinker_core.errors import BackendFailed, BadInput
-from vrthinker_core.judge import judge
+from vrthinker_core.judge import judge, judge_many
 from vrthinker_core.types import VideoPair
 from vrthinker_core.types.events import Event, Finished, StopReason, TextArrived, TurnEnded
 from vrthinker_core.types.messages import Message
@@ -29,9 +29,9 @@ from vrthinker_core.types.messages import Message
 def test_the_name_of_a_judge_is_refused_in_a_sentence(pair: VideoPair) -> None:
     name: Any = "nano"
     told = r"^'nano' is only the name of a judge: open it first, with open_backend\('nano'\)\.$"
-    for events in (judge(pair, name), judge_many([pair], name)):
+    for ask in (partial(judge, pair), partial(judge_many, [pair])):
         with pytest.raises(BadInput, match=told):
-            next(events)
+            ask(name)
 
 
 @pytest.mark.parametrize("live", [0, -1, 2.5])

@@ -107,7 +107,7 @@ def test_no_script_is_taken_for_a_judge_and_footage_names_its_owner() -> None:
         drawn = all(clip.drawn for clip in started.clips)
         assert drawn != bool(example.credit), name
         if end.scripted:
-            assert RunView.of(example.trace).headline == SCRIPTED
+            assert RunView(example.trace).headline == SCRIPTED
             assert RunRecord.of("", example.trace, 0, 1).row(name)["outcome"] == SCRIPTED
             assert f"<title>{SCRIPTED} · " in render_report(example.trace)
         if example.credit:

@@ -177,7 +177,7 @@ def test_every_face_says_why(nano: Backend, drawn: VideoPair, tmp_path: Path) ->
     (tmp_path / "1.json").write_bytes(to_json(real))
     pair = EvaluationPair("drawn", 1, "p", "a", "b")
     for number, trace in enumerate((odd, real)):
-        view = RunView.of(trace)
+        view = RunView(trace)
         plain, labels = (
             run("replay", tmp_path / f"{number}.json", *more) for more in ([], ["--json"])
         )

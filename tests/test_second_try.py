@@ -15,15 +15,14 @@ import pytest
 from rich.console import Console
 
 from tests.support.decoders import halting_decoders
-from tests.support.engines import CALL, ENGINES, Engine, Stream, end_of
+from tests.support.engines import CALL, ENGINES, Engine, OddBackend, Stream, end_of
 from tests.test_judge import ANSWER
 from vrthinker_core import errors
 from vrthinker_core.commands.console import ConsoleRenderer
 from vrthinker_core.errors import BackendFailed, ContextFull, RequestRefused
 from vrthinker_core.types import StopReason, VideoPair
-from vrthinker_core.types.events import FramesShown, TextArrived
+from vrthinker_core.types.events import FramesShown, TextArrived, add_event
 from vrthinker_core.types.messages import Completion
-from vrthinker_core.ui.run import RunState, fold
 from vrthinker_core.ui.words import turn_remarks
 
 
@@ -59,10 +58,10 @@ FIRST_TRIES = {
 @pytest.mark.parametrize("first", FIRST_TRIES.values(), ids=FIRST_TRIES)
 def test_a_judge_that_fails_once_answers_as_if_it_had_not(engine: Engine, first: Stream) -> None:
     """The trace says why, and keeps what came the first time."""
-    smooth = reduce(fold, engine.run(answering), RunState())
+    smooth = reduce(add_event, engine.run(answering), None)
     backend = engine.backend(first, answering)
     events = list(engine.start(backend))
-    state, trace = reduce(fold, events, RunState()), engine.trace
+    state, trace = reduce(add_event, events, None), engine.trace
     assert replace(end_of(events), seconds=0) == replace(smooth.finished, seconds=0)
     tried = [replace(turn, note="", abandoned=()) for turn in state.turns]
     assert tried == list(smooth.turns), "tokens, frames and reply are those of the second try"
@@ -141,7 +140,8 @@ def test_a_run_ends_in_order_where_the_frames_it_needs_again_cannot_be_had(
     assert gone
     assert end.stop is (StopReason.CANCELLED if stopped else StopReason.FAILED)
     assert stopped or "decod" in end.error
-    assert len(engine.trace.turns) >= 2
+    beside = engine.kind is OddBackend and engine.pairs > 1  # The other pair's decoders halt, too
+    assert beside or len(engine.trace.turns) >= 2
 
 
 def test_a_turn_that_fails_and_then_is_too_long_says_both(engine: Engine) -> None:

@@ -15,9 +15,8 @@ from tests.support.engines import Engine, end_of
 from tests.test_cli import compare
 from tests.test_judge import ANSWER, CALL
 from vrthinker_core.backends import ScriptedBackend
-from vrthinker_core.batch import judge_many
 from vrthinker_core.errors import JudgeError
-from vrthinker_core.judge import judge
+from vrthinker_core.judge import judge, judge_many
 from vrthinker_core.traces import load
 from vrthinker_core.types import StopReason, VideoPair
 from vrthinker_core.types.events import Finished, FramesShown

@@ -16,10 +16,9 @@ from tests.test_cli import run as run_command
 from tests.test_traces import changed
 from tests.ui.support import handmade_runs
 from vrthinker_core.errors import TraceError
-from vrthinker_core.traces import TraceWriter, from_json, load, to_json
+from vrthinker_core.traces import from_json, to_json
 from vrthinker_core.types import Preference, Run, Verdict, Vote
-from vrthinker_core.types.events import Swapped, Trace, Voted
-from vrthinker_core.ui.run import RunState, fold, state_of
+from vrthinker_core.types.events import Swapped, Trace, Voted, add_event
 
 AT = datetime(2026, 11, 22, 9, 30, tzinfo=UTC)
 LABELS = Verdict(TA=Preference.FIRST, MQ=Preference.SECOND)
@@ -44,17 +43,9 @@ def test_the_last_vote_counts_and_its_place_among_the_events_does_not() -> None:
     earlier = Voted(replace(VOTE, note="before the order was checked"))
     at = next(number for number, event in enumerate(events) if isinstance(event, Swapped))
     live = [*events[:at], earlier, *events[at:]]
-    state = reduce(fold, live, RunState())
-    assert state == state_of(trace) == state_of(from_json(to_json(trace)))
-    assert fold(state, earlier).vote == earlier.vote
-
-
-def test_a_vote_that_is_recorded_is_in_the_file(tmp_path: Path) -> None:
-    writer = TraceWriter(tmp_path / "run.json")
-    for event in (*RUN.events(), Voted(replace(VOTE, note="first")), Voted(VOTE)):
-        assert writer.record(event) == event
-    writer.close()
-    assert load(tmp_path / "run.json") == replace(RUN, vote=VOTE)
+    told = reduce(add_event, live, None)
+    assert told == trace == from_json(to_json(trace))
+    assert told.with_event(earlier).vote == earlier.vote
 
 
 MALFORMED = [

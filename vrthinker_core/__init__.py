@@ -18,7 +18,6 @@ if TYPE_CHECKING:
         ScriptedBackend as ScriptedBackend,
         open_backend as open_backend,
     )
-    from vrthinker_core.batch import judge_many as judge_many
     from vrthinker_core.branch_plan import (
         BranchPlan as BranchPlan,
         Changes as Changes,
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
         compare as compare,
         judge as judge,
         judge_branch as judge_branch,
+        judge_many as judge_many,
     )
     from vrthinker_core.traces import load_trace as load_trace
     from vrthinker_core.training.trace_folder import export as export

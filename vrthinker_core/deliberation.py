@@ -14,15 +14,13 @@ from vrthinker_core.protocols.frame_facts import reads_as_drawn
 from vrthinker_core.protocols.sanitize import sanitize_prompt
 from vrthinker_core.protocols.segments import before_action
 from vrthinker_core.types import FrameRef, ProblemKind, Reply, Settings, Side, Verdict
-from vrthinker_core.types.events import StopReason
+from vrthinker_core.types.events import Called, StopReason
 from vrthinker_core.types.frames import FrameSource
 from vrthinker_core.types.messages import Completion, GeneratedText, Message, Sampling, Text
 
 MAX_IMAGES = 128
 """Maximum pictures in view: the worst case of the `paired` card (8 + 5 calls of 24). Beyond it the
 oldest tool frames leave."""
-
-NO_RESPONSE = Message("user", ())  # Placeholder until the response is made
 
 
 class Deliberation:
@@ -54,8 +52,7 @@ class Deliberation:
             sanitize_prompt(prompt).text, source(protocol.opening_refs)
         )
         self._exchanges: list[tuple[Message, Message]] = []  # (reply, response to it)
-        self._called: tuple[int, ...] = ()  # Frames that the last reply calls for
-        self._brought: tuple[int, ...] = ()  # Frames of that call in the response
+        self.last_call: Called | None = None  # What the call of the last reply brings
         self.replies: list[Reply] = []
         self._last_was_unusable = False
         self._rounds_forgotten = 0
@@ -114,7 +111,8 @@ class Deliberation:
         reserved = min(self.settings.max_new_tokens, capacity // 8)
         while (length := count_tokens(self.ask())) + reserved > capacity:
             if not self.forget_oldest():
-                advice = "Choose fewer frames per call." if self._brought else "Shorten the prompt."
+                came = self.last_call and self.last_call.new
+                advice = "Choose fewer frames per call." if came else "Shorten the prompt."
                 raise ContextFull(
                     f"The conversation has {length} tokens and the judge reads {capacity}, its "
                     f"reply included. {advice}"
@@ -135,8 +133,9 @@ class Deliberation:
         if not self.can_forget:
             return False
         self._rounds_forgotten = len(self._out_of_view()) + 1
-        if self._called:
-            self._answer_call()
+        if self.last_call is not None:
+            reply, response = self._exchanges.pop()
+            self._exchanges.append((reply, self._answer(self.last_call.asked, response)))
         return True
 
     @property
@@ -144,21 +143,30 @@ class Deliberation:
         """Indices of the exchanges that brought frames."""
         return [k for k, (_, response) in enumerate(self._exchanges) if response.frames]
 
-    def _out_of_view(self, arriving: int = 0) -> list[int]:
-        """Return the exchanges that leave view after `arriving` more rounds.
+    def _out_of_view(self, arriving: int | None = None) -> list[int]:
+        """Return the exchanges that are out of view.
 
-        The newest response is never among them: its text mentions its frames.
+        The newest response is never among them: its text mentions its frames. With `arriving`,
+        another response follows, which brings so many rounds.
         """
         rounds, window = self._rounds, self.settings.window
-        outside = len(rounds) + arriving - window if isinstance(window, int) else 0
+        outside = len(rounds) + (arriving or 0) - window if isinstance(window, int) else 0
         gone = rounds[: max(0, outside, self._rounds_forgotten)]
-        return [k for k in gone if k != len(self._exchanges) - 1]
+        return [k for k in gone if arriving is not None or k != len(self._exchanges) - 1]
 
-    def _view(self, arriving: int = 0) -> tuple[FrameRef, ...]:
-        """Return the old frames in view after `arriving` more rounds."""
+    def _view(self, arriving: int | None = None) -> tuple[FrameRef, ...]:
         gone = self._out_of_view(arriving)
         kept = [response for k, (_, response) in enumerate(self._exchanges) if k not in gone]
         return tuple(frame.ref for message in (*self._opening, *kept) for frame in message.frames)
+
+    def called(self, indices: tuple[int, ...]) -> Called:
+        """Return what a call brings: the frames that the judge would not see with its answer."""
+
+        def missing(arriving: int) -> tuple[int, ...]:
+            seen, refs = set(self._view(arriving)), self.protocol.frame_refs
+            return tuple(index for index in indices if not seen.issuperset(refs((index,))))
+
+        return Called(indices, missing(0) and missing(1))
 
     def _read(self, completion: Completion) -> Reply:
         cut = completion.stop != "end"
@@ -206,41 +214,32 @@ class Deliberation:
         """Add a reply and its response; `indices` replace the called frames."""
         self._last_was_unusable = is_unusable(reply)
         called = reply.wants.indices if reply.kind == "tool" and reply.wants is not None else ()
-        self._called, self._brought = indices or called, ()
+        called, self.last_call = indices or called, None
         tokens = completion.tokens if reply.text == completion.text else ()
         message = Message("assistant", (GeneratedText(reply.text, tokens),))
         try:
-            if self._called:
-                self._exchanges.append((message, NO_RESPONSE))
-                self._answer_call()
+            if called:
+                response = self._answer(called)
             elif _is_refused(reply):
                 response = self.protocol.tool_error(reply.wants, reply.problems)
-                self._exchanges.append((message, response))
             else:
-                self._exchanges.append((message, self.protocol.retry_message(reply.problems)))
+                response = self.protocol.retry_message(reply.problems)
+            self._exchanges.append((message, response))
             while len(self.in_view) > MAX_IMAGES and self.forget_oldest():
                 pass
         except BaseException:
             self.stop_reason = StopReason.FAILED
             raise
 
-    def _answer_call(self) -> None:
-        """Send the called frames that are not in view."""
-        reply, response = self._exchanges[-1]
-        self._exchanges[-1] = reply, NO_RESPONSE  # Frames of the old response are not in view
-        missing = self._missing(self._called) and self._missing(self._called, arriving=1)
-        if response is NO_RESPONSE or missing != self._brought:
-            if missing:
-                frames = self._source(self.protocol.frame_refs(missing))
-                response = self.protocol.tool_result(missing, frames)
-            else:
-                response = self.protocol.already_shown(self._called)
-            self._brought = missing
-        self._exchanges[-1] = reply, response
-
-    def _missing(self, indices: tuple[int, ...], arriving: int = 0) -> tuple[int, ...]:
-        seen, refs = set(self._view(arriving)), self.protocol.frame_refs
-        return tuple(index for index in indices if not seen.issuperset(refs((index,))))
+    def _answer(self, indices: tuple[int, ...], before: Message | None = None) -> Message:
+        """Return the response to a call: `before`, unless other frames are missing by now."""
+        last, call = self.last_call, self.called(indices)
+        self.last_call = call
+        if before is not None and last is not None and call.new == last.new:
+            return before
+        if not call.new:
+            return self.protocol.already_shown(indices)
+        return self.protocol.tool_result(call.new, self._source(self.protocol.frame_refs(call.new)))
 
     @property
     def verdict(self) -> tuple[Verdict | None, bool]:

@@ -1,41 +1,38 @@
-"""The judge loop: one comparison as a generator of events."""
+"""The drivers of comparisons: one, a branch, or many side by side."""
 
-from collections.abc import Generator, Iterator
+import operator
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing
-from dataclasses import fields, replace
+from itertools import islice
 from pathlib import Path
-from typing import Any, get_args
+from queue import SimpleQueue
+from typing import Self, SupportsIndex, TypeVar
 
 from vrthinker_core.backends import open_backend
 from vrthinker_core.backends.base import (
     Backend,
+    BatchBackend,
     GenerationRequest,
-    Scope,
+    RemoteBackend,
     StreamItem,
     not_cancelled,
 )
 from vrthinker_core.branch_plan import BranchPlan
-from vrthinker_core.comparison import Comparison
-from vrthinker_core.errors import BackendFailed, BackendRefused, BadInput, judge_failure
-from vrthinker_core.storage import data_errors, type_adapter
-from vrthinker_core.text import encodable
-from vrthinker_core.traces import TraceWriter
+from vrthinker_core.comparison import Comparison, complete
+from vrthinker_core.cpus import cpu_count
+from vrthinker_core.errors import BadInput, judge_failure
 from vrthinker_core.types import Settings, Trace, VideoPair
-from vrthinker_core.types.events import (
-    JudgeEvent,
-    RunEvent,
-    Swapped,
-    TextArrived,
-    add_event,
-    turn_events,
-)
-from vrthinker_core.types.messages import MAX_PIECES, Cancelled, Completion
-from vrthinker_core.types.settings import MAX_NUMBER
+from vrthinker_core.types.events import JudgeEvent
+from vrthinker_core.types.messages import Cancelled
 from vrthinker_core.video import DecoderPool
 
-MAX_WRITTEN = 3 * 2**19
-"""Maximum characters that a judge may write in one run, reasoning included. A trace holds two runs,
-and each text up to three times: as written, as counted, and as the reasoning in it."""
+# Pairs of a batch that are opened ahead of their first turn; also the threads that open videos
+OPEN_AHEAD = 4
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 def judge(
@@ -50,9 +47,9 @@ def judge(
     """Compare two videos and yield an event at each step.
 
     Yields `Opening` events while slow videos load, then `Started`, and exactly one `Finished` last.
-    Bad input, bad files and a failing judge do not raise: they end the run as `failed` with a
-    sentence. Closing the generator ends the run as `cancelled`. If the judge fails in a turn, the
-    turn is retried once: its `FramesShown` comes again, with a note.
+    Bad files and a failing judge do not raise: they end the run as `failed` with a sentence.
+    Closing the generator ends the run as `cancelled`. If the judge fails in a turn, the turn is
+    retried once: its `FramesShown` comes again, with a note.
 
     `trace` names a file that is written turn by turn. The file must be new or an earlier trace: no
     other file is replaced. `decoder_pool` supplies the decoding processes. Keep one pool for
@@ -61,10 +58,10 @@ def judge(
     With `settings.swap` a run with a verdict is followed by a second run over the same opened
     videos with the sides swapped. Its events, `Started` to `Finished`, come as `Swapped`.
 
-    Raises `BadInput` if `backend` is only the name of a judge.
+    Raises `BadInput` at once for a name in place of a backend, wrong settings or no pair.
     """
-    check_opened(backend)
-    yield from _record_run(Comparison(pair, backend, settings, cancelled, decoder_pool), trace)
+    how = {"cancelled": cancelled, "decoder_pool": decoder_pool, "trace": trace}
+    return run_events(Comparison(pair, backend, settings, **how))  # type: ignore[arg-type]
 
 
 def compare(
@@ -83,12 +80,12 @@ def compare(
     is as in `judge`. Raises `BadInput` for an unknown judge, `JudgeError` if it cannot be opened.
     """
     backend = open_backend(judge) if judge is None or isinstance(judge, str) else judge
-    check_opened(backend)
-    found: Trace | None = None
-    for event in _record_run(Comparison(pair, backend, settings, cancelled, decoder_pool), trace):
-        found = add_event(found, event)
-    assert found is not None
-    return found
+    comparison = Comparison(
+        pair, backend, settings, cancelled=cancelled, decoder_pool=decoder_pool, trace=trace
+    )
+    deque(run_events(comparison), maxlen=0)
+    assert comparison.trace is not None
+    return comparison.trace
 
 
 def judge_branch(
@@ -106,58 +103,23 @@ def judge_branch(
     are not generated again: they are history, prefilled with the first request. Without changes,
     the branch repeats the origin's turns.
     """
-    check_opened(backend)
-    yield from _record_run(
-        Comparison(pair, backend, plan.settings, cancelled, decoder_pool, plan), trace
-    )
+    how = {"cancelled": cancelled, "decoder_pool": decoder_pool, "trace": trace}
+    return run_events(Comparison(pair, backend, plan=plan, **how))  # type: ignore[arg-type]
 
 
-def check_opened(backend: Backend) -> None:
-    """Raise `BadInput` for anything that is no opened judge."""
-    if isinstance(backend, str):
-        raise BadInput(
-            f"{backend!r} is only the name of a judge: open it first, with "
-            f"open_backend({backend!r})."
-        )
-    wanted = {"name": str, "protocols": tuple, "notes": tuple, "follows_instructions": bool}
-    wrong = [each for each in wanted if not isinstance(getattr(backend, each, None), wanted[each])]
-    wrong += [] if getattr(backend, "scope", None) in get_args(Scope) else ["scope"]
-    if wrong:
-        raise BadInput(f"{type(backend).__name__} is no Backend: wrong {' and '.join(wrong)}.")
-
-
-def _record_run(first: Comparison, trace: Path | str | None) -> Iterator[JudgeEvent]:
-    with ExitStack() as resources:
-        resources.enter_context(closing(first))
-        writer = resources.enter_context(closing(TraceWriter(trace)))
-        while (opening := first.next_opening()) is not None:
-            yield opening
-        for event in _run_events(first, writer.refused):
-            yield writer.record(event)
-        if (second := first.swapped()) is not None:
-            resources.enter_context(closing(second))
-            for event in _run_events(second):
-                yield writer.record(Swapped(event))
-
-
-def _run_events(run: Comparison, refused: BadInput | None = None) -> Iterator[RunEvent]:
-    yield run.start(refused)
-    room = MAX_WRITTEN
-    for turn in run.take_over():
-        room -= _written(turn.completion)
-        yield from turn_events(turn)
-    while (pending := run.next_request()) is not None:
-        yield pending.shown
-        reply = ReplyCollector(pending.shown.turn, room)
-        with closing(stream_items(pending.request)) as items:
-            for item in items:
-                yield from reply.add(item)
-                if reply.failure:
-                    break
-        room = reply.room
-        if (ended := run.finish_turn(reply.completion, reply.error)) is not None:
-            yield ended
-    yield run.finish()
+def run_events(comparison: Comparison) -> Generator[JudgeEvent, None, None]:
+    """Yield all events of a comparison; the judge streams one reply after another."""
+    with closing(comparison):
+        while True:
+            yield from comparison.advance()
+            if (request := comparison.request) is None:
+                return
+            with closing(stream_items(request)) as items:
+                for item in items:
+                    if (event := comparison.add(item)) is not None:
+                        yield event
+                    if comparison.reply is None or comparison.reply.failure:
+                        break
 
 
 def stream_items(request: GenerationRequest) -> Generator[StreamItem, None, None]:
@@ -173,81 +135,218 @@ def stream_items(request: GenerationRequest) -> Generator[StreamItem, None, None
             yield error
 
 
-class ReplyCollector:
-    """The collected stream of one reply; `completion` exists however the stream ends."""
+def judge_many(
+    pairs: Iterable[VideoPair],
+    backend: Backend,
+    settings: Settings = Settings(),
+    *,
+    live: int = 8,
+    cancelled: Cancelled = not_cancelled,
+    trace_of: Callable[[int], Path | str | None] = lambda _: None,
+) -> Iterator[tuple[int, JudgeEvent]]:
+    """Compare many pairs, `live` at a time; yield (position, event).
 
-    def __init__(self, turn: int, room: int = MAX_WRITTEN) -> None:
-        self._turn = turn
-        self.room = room  # Characters that the run may still write
-        self.failure: Exception | None = None  # Cut the reply short: no further item is taken
-        self._pieces: list[str] = []
-        self._completion: Completion | None = None
+    The events of each pair are those of `judge`. A judge that generates in batches in this process
+    has all live pairs in one batch, turn by turn. Any other judge is asked by a thread for each
+    pair, so that no pair waits for the slowest reply of all. Closing the generator ends every
+    unfinished run as `cancelled`. Pairs are taken from the iterable lazily: besides the live ones,
+    the videos of a few more may be being opened. `trace_of(position)` names the trace file of a
+    pair; None keeps no trace.
 
-    def add(self, item: StreamItem) -> Iterator[TextArrived]:
-        """Take the next stream item; yield an event if it is text."""
-        try:
-            item = item if isinstance(item, str | Exception) else _keepable(item)
-        except Exception as error:  # noqa: BLE001 - a judge of one's own may yield anything
-            item = error
-        if isinstance(item, Exception):
-            self.failure = judge_failure(item)
-            return
-        size = len(item) if isinstance(item, str) else _written(item) - sum(map(len, self._pieces))
-        if size > self.room:
-            self.failure = BackendRefused(
-                f"The judge wrote more than {MAX_WRITTEN:,} characters in this run and was "
-                "stopped. Choose another judge, or fewer tokens."
+    Raises `BadInput` at once as `judge` does, and if `live` is not a whole number from 1 up.
+    """
+    complete(settings, backend)
+    check_pairs_in_hand("live", live)
+    if isinstance(pairs, VideoPair | str):
+        raise BadInput("Give a list of pairs, not one.")
+
+    def events() -> Generator[tuple[int, JudgeEvent], None, None]:
+        with DecoderPool() as pool:
+            comparisons = (
+                Comparison(
+                    pair,
+                    backend,
+                    settings,
+                    cancelled=cancelled,
+                    decoder_pool=pool,
+                    trace=trace_of(position),
+                )
+                for position, pair in enumerate(pairs)
             )
+            yield from run_many(comparisons, backend, live)
+
+    return events()
+
+
+def run_many(
+    comparisons: Iterable[Comparison], backend: Backend, live: int
+) -> Generator[tuple[int, JudgeEvent], None, None]:
+    """Yield (position, event) of comparisons with one judge, `live` at a time."""
+    if isinstance(backend, BatchBackend) and not isinstance(backend, RemoteBackend):
+        return _run_batch(comparisons, backend, live)
+    return _run_threads(comparisons, live)
+
+
+def _run_threads(
+    comparisons: Iterable[Comparison], live: int
+) -> Generator[tuple[int, JudgeEvent], None, None]:
+    """Run each comparison in a thread of its own; another begins when the end of one was taken."""
+    events: SimpleQueue[tuple[int, JudgeEvent | BaseException | None]] = SimpleQueue()
+    waiting, running = enumerate(comparisons), dict[int, Comparison]()
+
+    def run(position: int, comparison: Comparison) -> None:
+        end: BaseException | None = None
+        try:
+            for event in run_events(comparison):
+                events.put((position, event))
+        except BaseException as error:  # noqa: BLE001 - raised by whoever takes it
+            end = error
+        events.put((position, end))
+
+    with ThreadPoolExecutor(live, "comparison") as executor:
+        try:
+            while True:
+                for position, comparison in islice(waiting, live - len(running)):
+                    running[position] = comparison
+                    executor.submit(run, position, comparison)
+                if not running:
+                    return
+                position, event = events.get()
+                if isinstance(event, BaseException):
+                    raise event
+                if event is None:
+                    del running[position]
+                else:
+                    yield position, event
+        finally:
+            for comparison in running.values():
+                comparison.stopped = True
+
+
+def _run_batch(
+    comparisons: Iterable[Comparison], backend: BatchBackend, live: int
+) -> Generator[tuple[int, JudgeEvent], None, None]:
+    """Generate the replies of all comparisons together; between two, threads fetch their frames."""
+    rows: dict[int, Comparison] = {}
+    waiting = enumerate(comparisons)
+    with (
+        ThreadPoolExecutor(OPEN_AHEAD, "opening") as opening,
+        ThreadPoolExecutor(cpu_count(), "stepping") as stepping,
+        _Steps(stepping, rows) as steps,
+    ):
+        while True:
+            for position, row in islice(waiting, live + OPEN_AHEAD - len(rows)):
+                rows[position] = row
+                row.open_ahead(opening)
+            running = dict(islice(rows.items(), live))
+            if not running:
+                return
+            for position, row in running.items():
+                if row.request is None and position not in steps.going:
+                    steps.begin(position, row)
+            yield from steps.events(wait=True)
+            over = [position for position, row in running.items() if row.request is None]
+            for position in over:
+                rows.pop(position).close()
+            if not over:  # Otherwise their places are filled before the next batch
+                yield from _generate(running, backend, steps)
+
+
+class _Steps:
+    """The steps of comparisons between two replies, each in a thread.
+
+    At the exit the last steps are waited for, and all comparisons are closed.
+    """
+
+    def __init__(self, executor: Executor, rows: Mapping[int, Comparison]) -> None:
+        self._executor, self._rows = executor, rows
+        self.going: dict[int, Future[list[JudgeEvent]]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        wait([each for each in self.going.values() if not each.cancel()])
+        for row in self._rows.values():
+            row.close()
+
+    def begin(self, position: int, row: Comparison) -> None:
+        """Begin the next step of a comparison."""
+        self.going[position] = self._executor.submit(lambda: list(row.advance()))
+
+    def events(self, *, wait: bool) -> Iterator[tuple[int, JudgeEvent]]:
+        """Yield the events of the steps that have ended, or of all."""
+        for position in [n for n, each in self.going.items() if wait or each.done()]:
+            for event in self.going.pop(position).result():
+                yield position, event
+
+
+def _generate(
+    rows: dict[int, Comparison], backend: BatchBackend, steps: _Steps
+) -> Iterator[tuple[int, JudgeEvent]]:
+    """Yield the events of one reply for every row; each goes on as soon as its reply has ended.
+
+    A reply without an end when the stream stops counts as failed.
+    """
+    left = dict(rows)
+    requests = [row.request for row in rows.values() if row.request is not None]
+    for number, item in _stream_batch(requests, backend, range(len(rows))):
+        position = list(rows)[number]
+        if (row := left.get(position)) is not None:
+            if (event := row.add(item)) is not None:
+                yield position, event
+            if row.reply is not None and row.reply.ended:
+                steps.begin(position, left.pop(position))
+        yield from steps.events(wait=False)
+        if not left:
             return
-        self.room -= size
-        if isinstance(item, Completion):
-            self._completion = item
-        else:
-            self._pieces.append(encodable(item))
-            yield TextArrived(self._turn, self._pieces[-1])
-
-    @property
-    def ended(self) -> bool:
-        """Whether the stream has ended, with a completion or an error."""
-        return self._completion is not None or self.failure is not None
-
-    @property
-    def completion(self) -> Completion:
-        """The whole reply, or the part that arrived before an error."""
-        text, pieces = "".join(self._pieces), tuple(map(len, self._pieces))
-        return self._completion or _keepable(Completion(text, "failed", pieces=pieces))
-
-    @property
-    def error(self) -> Exception | None:
-        """The error that cut the reply short; `BackendFailed` if no completion came."""
-        if self._completion:
-            return None
-        return self.failure or BackendFailed("The judge stopped before it had answered.")
+    for position, row in left.items():
+        steps.begin(position, row)
 
 
-def _written(completion: Completion) -> int:
-    return len(completion.text) + len(completion.reasoning)
+def _stream_batch(
+    requests: Sequence[GenerationRequest], backend: BatchBackend, numbers: Iterable[int]
+) -> Iterator[tuple[int, StreamItem]]:
+    """Stream all replies; yield an exception as the last item of each that still waits."""
+    try:
+        yield from backend.stream_batch(requests)
+    except Exception as error:  # noqa: BLE001 - every row that still waits says what happened
+        for number in numbers:
+            yield number, judge_failure(error)
 
 
-def _keepable(completion: Completion) -> Completion:
-    """Return the completion as a trace can hold it, or raise."""
-    if not isinstance(getattr(completion, "text", None), str):
-        kind = type(completion).__name__
-        raise TypeError(f"stream gave a {kind}, neither text nor a Completion with text")
-    text = encodable(completion.text)
-    pieces = completion.pieces if sum(completion.pieces) == len(text) else (len(text),)
-    many = max(1, -(-len(pieces) // MAX_PIECES))  # Neighbouring pieces that are merged
-    counts = ("prompt_tokens", "reused_tokens", "new_tokens")
-    unknown: dict[str, Any] = dict.fromkeys(
-        name for name in counts if not 0 <= (getattr(completion, name) or 0) <= MAX_NUMBER
-    )
-    kept = replace(
-        completion,
-        text=text,
-        reasoning=encodable(completion.reasoning),
-        pieces=tuple(sum(pieces[start : start + many]) for start in range(0, len(pieces), many)),
-        **unknown,
-    )
-    values = {each.name: getattr(kept, each.name) for each in fields(kept)}
-    with data_errors("stream gave a Completion that no trace can hold", BackendFailed):
-        return type_adapter(Completion).validate_python(values)
+def check_pairs_in_hand(name: str, many: object) -> None:
+    """Raise `BadInput` unless the parameter `name` is a number of pairs."""
+    if not isinstance(many, SupportsIndex) or operator.index(many) < 1:
+        raise BadInput(f"{name}={many} is no number of pairs: give a whole number from 1 up.")
+
+
+def imap_unordered(
+    submit: Callable[[Item], Future[Result]], items: Iterable[Item], many: int
+) -> Iterator[Result]:
+    """Submit items and yield their results as they finish.
+
+    Items are taken lazily: at most `many` are in flight. Raises the exception of a failed item.
+    """
+    waiting, running = iter(items), set[Future[Result]]()
+    while True:
+        running.update(submit(item) for item in islice(waiting, many - len(running)))
+        if not running:
+            return
+        ended, running = wait(running, return_when=FIRST_COMPLETED)
+        for future in ended:
+            yield future.result()
+
+
+def imap(
+    submit: Callable[[Item], Future[Result]], items: Iterable[Item], many: int
+) -> Iterator[Result]:
+    """Submit items and yield their results in the order of the items.
+
+    Items are taken lazily: at most `many` are in flight. Raises the exception of a failed item.
+    """
+    waiting = iter(items)
+    running = deque(map(submit, islice(waiting, many)))
+    while running:
+        yield running.popleft().result()
+        running.extend(map(submit, islice(waiting, 1)))

@@ -4,26 +4,19 @@ import re
 import stat
 import sys
 import tempfile
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from vrthinker_core.errors import BadInput, TraceError
 from vrthinker_core.storage import data_errors, remove_parts, type_adapter, write_atomically
 from vrthinker_core.text import encodable
 from vrthinker_core.types import ProtocolName
 from vrthinker_core.types.events import (
-    Finished,
-    JudgeEvent,
     Run,
-    Started,
-    StopReason,
-    Swapped,
     Trace,
-    add_event,
     shown_slots,
 )
 from vrthinker_core.video.thumbnails import is_thumbnail
@@ -39,8 +32,9 @@ NOT_SAVED = "The trace could not be saved"  # Start of the note if the record we
 
 
 def to_json(trace: Trace) -> bytes:
-    """Return the trace as UTF-8 JSON, thumbnails in base64."""
-    return type_adapter(Trace).dump_json(trace, indent=1, exclude_none=False)
+    """Return the ended turns of a trace as UTF-8 JSON, thumbnails in base64."""
+    unsaved: Any = {"open": True, "swapped": {"open"}}
+    return type_adapter(Trace).dump_json(trace, indent=1, exclude=unsaved)
 
 
 def from_json(data: bytes) -> Trace:
@@ -56,7 +50,7 @@ def from_json(data: bytes) -> Trace:
     with data_errors("This is not a VR-Thinker trace", TraceError):
         trace: Trace = type_adapter(Trace).validate_json(data)
     _check(trace)
-    return trace
+    return _without_open_turns(trace)
 
 
 def _has_many_items(data: bytes) -> bool:
@@ -184,79 +178,48 @@ def _has_own_text(trace: Trace | None) -> bool:
 
 
 class TraceWriter:
-    """The writer of a run's trace, in memory or to a file.
+    """The writer of a run's trace to a file, or to nowhere without a path.
 
-    The creator must call `close`. If the path cannot be written, the trace goes to the system's
-    temporary folder and the last event says so: a run never ends because its record could not be
-    kept. If the path must not be replaced, `refused` is set and nothing is written. An earlier
-    trace with text of a judge stays until the judge has written text in this run.
+    If the path cannot be written, the trace goes to the system's temporary folder and `save` says
+    so: a run never ends because its record could not be kept. If the path must not be replaced,
+    `refused` is set and nothing is written. An earlier trace with text of a judge stays until the
+    judge has written text in this run.
     """
 
     def __init__(self, path: Path | str | None = None) -> None:
         self.refused: BadInput | None = None  # Why the run must not begin
         self._path = None if path is None else Path(path)
         self._keeps_earlier = False  # Until the judge has written text in this run
+        self._warning = ""
         try:
             if self._path is not None:
                 self._keeps_earlier = _has_own_text(check_replaceable(self._path))
         except BadInput as error:
             self.refused, self._path = error, None
-        self._trace: Trace | None = None
-        self._warning = ""
-        self._started_at = time.perf_counter()
-
-    def close(self) -> None:
-        """Record the last run as cancelled if it has no end."""
-        end = Finished(StopReason.CANCELLED, seconds=time.perf_counter() - self._started_at)
-        if (trace := self._trace) is None:
-            return
-        if trace.finished is None:
-            self.record(end)
-        elif trace.swapped is not None and trace.swapped.finished is None:
-            self.record(Swapped(end))
-
-    def record(self, event: JudgeEvent) -> JudgeEvent:
-        """Record an event and return it.
-
-        The last event is returned with a note if the trace could not be kept as asked. The file is
-        written when the run starts (unless an earlier trace is kept), at each turn's end, and when
-        the run ends.
-        """
-        before = self._trace
-        self._trace = add_event(before, event)
-        if self._trace is None or self._trace is before:
-            return event
-        if isinstance(event, Started) and self._path is not None:
+        if self._path is not None:
             remove_parts(self._path.parent)
-        self._save(self._trace)
-        last = event.event if isinstance(event, Swapped) else event
-        if isinstance(last, Finished) and self._warning and self._warning not in last.notes:
-            # The saved trace must hold the note, too.
-            told = replace(last, notes=(*last.notes, self._warning))
-            return self.record(Swapped(told) if isinstance(event, Swapped) else told)
-        return event
 
-    def _save(self, trace: Trace) -> None:
+    def save(self, trace: Trace) -> str:
+        """Write the trace; return why it is not kept as asked, or ""."""
         if self._path is None:
-            return
+            return self._warning
         wanted = encodable(str(self._path))  # The warnings below are stored in the trace
         self._keeps_earlier = self._keeps_earlier and not _has_own_text(trace)
         if self._keeps_earlier:
-            if trace.finished:
-                self._warning = (
-                    f"{wanted} still holds the earlier run: in this one the judge wrote nothing."
-                )
-            return
+            if not trace.finished:
+                return ""
+            return f"{wanted} still holds the earlier run: in this one the judge wrote nothing."
         try:
             data = to_json(trace)
         except ValueError as error:  # From pydantic, for a value that JSON cannot hold
             self._warning = f"{NOT_SAVED} as {wanted} ({type(error).__name__}); it is only shown."
             self._path = None
-            return
+            return self._warning
         try:
             write_atomically(self._path, data)
         except OSError as error:
             self._save_elsewhere(data, wanted, error.strerror or type(error).__name__)
+        return self._warning
 
     def _save_elsewhere(self, data: bytes, wanted: str, reason: str) -> None:
         folder: Path | None = None
@@ -282,11 +245,20 @@ def merge_traces(latest: Trace, stored: Trace) -> Trace:
         return latest
     votes = sorted(filter(None, (stored.vote, latest.vote)), key=lambda vote: vote.at)
     checked = latest.swapped or (stored.swapped if latest.finished == stored.finished else None)
-    return with_shown_slots(replace(latest, swapped=checked, vote=votes[-1] if votes else None))
+    return storable(replace(latest, swapped=checked, vote=votes[-1] if votes else None))
 
 
-def with_shown_slots(trace: Trace) -> Trace:
-    """Drop marks of the vote for frames that the trace lacks."""
+def _without_open_turns(trace: Trace) -> Trace:
+    swapped = trace.swapped and replace(trace.swapped, open=None)
+    return replace(trace, open=None, swapped=swapped)
+
+
+def storable(trace: Trace) -> Trace:
+    """Return the trace as a file holds it.
+
+    Without turns that go on, and without marks of a vote for frames that the trace lacks.
+    """
+    trace = _without_open_turns(trace)
     if trace.vote is None:
         return trace
     shown = shown_slots(trace.runs)

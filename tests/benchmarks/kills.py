@@ -23,6 +23,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ from tests.ui.support import handmade_runs
 from tests.ui.support.api import upload
 from vrthinker_core.errors import TraceError
 from vrthinker_core.traces import TraceWriter, load
-from vrthinker_core.types.events import Event
+from vrthinker_core.types.events import Trace
 
 LONGEST_SECONDS = 0.05
 """Until a writer is killed; it writes a file every few milliseconds."""
@@ -73,13 +74,14 @@ def kill_writers(folder: Path, kills: int, seed: int = 0) -> Figures:
     """Kill so many processes while they write, each in the folder of the one before. This process must have no other threads."""
     moments, torn, halves, first = random.Random(seed), 0, 0, folder / "first.json"
     before: set[tuple[str, int]] = set()
-    TraceWriter(first).record(handmade_runs.started())
+    TraceWriter(first).save(Trace(handmade_runs.started()))
     assert _is_readable(first)  # also: what reading and writing need is loaded before the forks
-    events = tuple(handmade_runs.three_turns().events())
+    run = handmade_runs.three_turns()
+    traces = [replace(run, turns=run.turns[:turns], finished=None) for turns in range(4)]
     for number in range(kills):
         process = os.fork()
         if not process:
-            _write_for_ever(folder, events, number)
+            _write_for_ever(folder, [*traces, run], number)
         time.sleep(moments.uniform(0, LONGEST_SECONDS))
         os.kill(process, signal.SIGKILL)
         os.waitpid(process, 0)
@@ -87,17 +89,17 @@ def kill_writers(folder: Path, kills: int, seed: int = 0) -> Figures:
         halves += bool(now - before)  # One that was killed at once left those of the one before
         before = now
         torn += sum(not _is_readable(path) for path in folder.glob("*.json"))
-    TraceWriter(folder / "last.json").record(handmade_runs.started())
+    TraceWriter(folder / "last.json").save(Trace(handmade_runs.started()))
     left, traces = len(_halves(folder)), len(list(folder.glob("*.json")))
     return {"kills": kills, "halves": halves, "torn": torn, "left": left, "traces": traces}
 
 
-def _write_for_ever(folder: Path, events: Sequence[Event], seed: int) -> None:
+def _write_for_ever(folder: Path, traces: Sequence[Trace], seed: int) -> None:
     try:
         for number in count(seed):
             writer = TraceWriter(folder / f"run-{number % 7}.json")
-            for event in events:
-                writer.record(event)
+            for trace in traces:
+                writer.save(trace)
     finally:
         os._exit(1)
 

@@ -12,8 +12,7 @@ from pathlib import Path
 from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.backends.base import Backend, GenerationRequest, StreamItem, not_cancelled
 from vrthinker_core.backends.scripted import ScriptedConversation
-from vrthinker_core.batch import judge_many
-from vrthinker_core.judge import judge
+from vrthinker_core.judge import judge, judge_many
 from vrthinker_core.traces import load
 from vrthinker_core.types import Trace, VideoPair
 from vrthinker_core.types.events import Event, Finished

@@ -37,7 +37,6 @@ from vrthinker_core.ui import api
 from vrthinker_core.ui.api import NOT_AN_OBJECT, resolve_settings, settings_schema
 from vrthinker_core.ui.layout import OWN_NAME, choices, default_value, form_values, help_text
 from vrthinker_core.ui.queue import NOT_UPLOADED
-from vrthinker_core.ui.run import RunState
 from vrthinker_core.ui.view import RunView
 
 LOOK = ask(10, 60, 200)
@@ -198,8 +197,8 @@ def test_a_comparison_takes_videos_prompt_judge_and_every_setting(server: Server
 def test_every_item_has_the_shape_that_is_described() -> None:
     """Every key, in its order, and JSON: also where nothing began or all was refused."""
     trace = replace(both_orders(trace=telling_probabilities()), vote=VOTE)
-    whole: Any = api.run_json(RunView.of(trace), 4.6)
-    nothing = api.run_json(RunView(RunState())), api.refused_json("No.")
+    whole: Any = api.run_json(RunView(trace), 4.6)
+    nothing = api.run_json(RunView(None)), api.refused_json("No.")
     turn = whole["turns"][-1]
     for part, shape in (
         *((item, api.RunJson) for item in (whole, *nothing)),

@@ -33,7 +33,7 @@ from vrthinker_core.types.progress import place_in_queue
 from vrthinker_core.ui import words
 from vrthinker_core.ui.history import SavedRun
 from vrthinker_core.ui.judges import JudgeLoader
-from vrthinker_core.ui.run import RunJob, state_of
+from vrthinker_core.ui.run import RunJob
 from vrthinker_core.ui.sessions import MAX_BRANCHES
 from vrthinker_core.video.files import file_digest
 
@@ -216,8 +216,8 @@ def test_an_order_is_checked_again_and_again_and_kept(here: Inside, two: Pair, s
         assert (shown.name, shown.files, shown.link) == (before.name, two, "")
         first, second = map(Path, (shown.run.job.pair.first, shown.run.job.pair.second))
         assert (second, first, shown.run.job.settings.swap) == (*two, "off")
-        assert replace(shown.run.state, swapped=None) == state_of(RUN)
-        assert shown.run.state.swapped.finished == RUN.finished
+        assert replace(shown.run.trace, swapped=None) == RUN
+        assert shown.run.trace.swapped.finished == RUN.finished
     if not saved:
         until(lambda: here.history.open(before.owner, before.kept)[0].swapped)
 
@@ -249,7 +249,7 @@ def test_a_branch_and_its_origin_can_both_be_shown(here: Inside, two: Pair) -> N
     places = {0: 0, 7: 0, -1: 0, "x": 0, None: 0, 1: 1}
     assert {place: show(page, place)["branches"]["shown"] for place in places} == places
     show(page, 0)
-    assert page.session.shown.run.state == state_of(RUN)
+    assert page.session.shown.run.trace == RUN
     assert [run["name"] for run in strip(page)] == [origin["name"], branch["name"]]
     page.compare(two).result()
     assert strip(page) == [], "another run has no part in it"
@@ -296,7 +296,7 @@ def vote(page: OpenPage, given: object = FORM, act: str = "vote", run: str = "")
     """What is kept of a vote on the shown run."""
     shown = page.session.shown
     page.act(page.here.on.vote, run=run or shown.name, act=act, vote=given)
-    return shown.run.state.vote
+    return shown.run.trace.vote
 
 
 def test_a_vote_is_kept_downloaded_and_shared(here: Inside, two: Pair) -> None:
@@ -329,7 +329,7 @@ def test_a_vote_on_a_shared_run_is_the_visitors_own(here: Inside) -> None:
         page.act(here.on.open_linked)
     given, shown = vote(mine), mine.session.shown
     assert here.history.open(shown.owner, shown.kept)[0].vote == given
-    assert (here.history.linked(name)[0].vote, other.session.shown.run.state.vote) == (None, None)
+    assert (here.history.linked(name)[0].vote, other.session.shown.run.trace.vote) == (None, None)
     assert (shown.link, other.session.shown.link) == ("", name)
     mine.act(here.on.open_linked)
     assert vote(mine, run=shown.name) is None

@@ -36,6 +36,7 @@ from vrthinker_core.types.events import Event, TurnEnded
 from vrthinker_core.ui import history as module
 from vrthinker_core.ui.history import COOKIE, History, SavedRun, owner_of
 from vrthinker_core.ui.run import RunJob
+from vrthinker_core.ui.view import RunView
 from vrthinker_core.ui.words import CLAIM
 
 JUDGED = "Video 1 is better overall"
@@ -226,8 +227,8 @@ def test_what_a_killed_server_had_of_a_run_and_a_vote_on_it_is_kept(tmp_path: Pa
 
     site = Site(tmp_path, two_turns_and_no_end)
     shown = site.run()
-    until(lambda: len(shown.run.state.turns) == 3)
-    slots = sorted({frame.ref.slot for frame in shown.run.state.turns[-1].frames})
+    until(lambda: shown.run.trace and len(RunView.of(shown.run).turns) == 3)
+    slots = sorted({frame.ref.slot for frame in RunView.of(shown.run).turns[-1].frames})
     site.sessions.add_vote(site.sessions.get("page"), shown, replace(VOTE, slots=tuple(slots)))
     after_kill = Site(tmp_path)  # nothing told the first one to end
     assert after_kill.listed() == ["Cut off before it ended"]

@@ -19,23 +19,21 @@ from tests.ui.support import handmade_runs
 from tests.ui.support.api import files
 from tests.ui.support.inside import BRANCH, RUN, finish_at_once, make_sessions, run_until_stopped
 from vrthinker_core.errors import BackendFailed
-from vrthinker_core.traces import from_json, to_json
+from vrthinker_core.traces import from_json, storable, to_json
 from vrthinker_core.types import Settings, Side, StopReason, Trace, VideoPair
-from vrthinker_core.types.events import Event, Finished, FramesShown, Swapped, TextArrived as Text
+from vrthinker_core.types.events import (
+    Event,
+    Finished,
+    FramesShown,
+    Swapped,
+    TextArrived as Text,
+    add_event,
+)
 from vrthinker_core.types.progress import Pace
 from vrthinker_core.ui.history import SavedRun
 from vrthinker_core.ui.page import give_back_memory
 from vrthinker_core.ui.queue import JudgeQueue
-from vrthinker_core.ui.run import (
-    BackgroundRun,
-    JobRunner,
-    Replay,
-    RunJob,
-    RunState,
-    fold,
-    state_of,
-    trace_of,
-)
+from vrthinker_core.ui.run import BackgroundRun, JobRunner, Replay, RunJob
 from vrthinker_core.ui.sessions import Sessions, ShownRun
 
 PAIR = VideoPair(RUN.started.prompt, Path("a.mp4"), Path("b.mp4"))
@@ -64,23 +62,21 @@ def test_stop_waits_for_no_judge_and_one_that_hangs_keeps_its_place(job: RunJob)
         yield Text(2, "too late")
 
     run = start(job, hang, queue)
-    until(lambda: len(run.state.turns) == 2 and run.state.turns[1].completion.text)
+    until(lambda: run.trace and run.trace.open and run.trace.open.text)
     with within(3):
         run.stop()
-    state = run.state
-    trace = trace_of(state)
+    trace = run.trace
     last = trace.turns[-1]
     assert (last.number, last.told, last.frames) == (2, "more", handmade_runs.pairs([7, 90]))
     assert last.completion.stop == trace.finished.stop == StopReason.CANCELLED
     assert (last.reply.snapshot, last.reply.think) == ("a ball", "it ro")
     assert from_json(to_json(trace)) == trace
-    assert state_of(trace) == state
     following = start(job, finish_at_once, queue)
     assert not following.join(0.3)
     assert not following.begun
     let_go.set()
     until(lambda: following.over)
-    assert run.state == state, "events after the end change nothing"
+    assert run.trace == trace, "events after the end change nothing"
 
 
 def test_a_judge_that_ignores_the_stop_file_is_closed(job: RunJob) -> None:
@@ -99,7 +95,7 @@ def test_a_judge_that_ignores_the_stop_file_is_closed(job: RunJob) -> None:
     run.request_stop()
     assert run.join(PATIENCE_S)
     assert closed.is_set()
-    assert run.state.finished.stop is StopReason.CANCELLED
+    assert run.trace.finished.stop is StopReason.CANCELLED
 
 
 def fail(job: RunJob) -> Events:
@@ -122,14 +118,13 @@ def hang_in_the_second(job: RunJob) -> Events:
 def test_the_end_of_a_second_run_leaves_the_first_whole(job: RunJob, run_job: JobRunner) -> None:
     both, fails = run_job is hang_in_the_second, run_job in (fail, fail_badly)
     job = replace(job, settings=Settings(swap="on" if both else "off"))
-    run = start(job, run_job, first=None if both else state_of(RUN))
-    until(lambda: (run.state.swapped or RunState()).started and (run.over or not fails))
+    run = start(job, run_job, first=None if both else RUN)
+    begun = run_job is run_until_stopped
+    until(lambda: ((run.trace and run.trace.swapped) or begun) and (run.over or not fails))
     assert run.over == fails, "a run in both orders is over when the second one is"
     run.stop()
-    state = run.state
-    assert replace(state, swapped=None) == state_of(RUN)
-    assert replace(trace_of(state), swapped=None) == RUN
-    end = state.swapped.finished
+    assert replace(run.trace, swapped=None) == RUN
+    end = run.trace.swapped.finished
     assert end.stop is (StopReason.FAILED if fails else StopReason.CANCELLED)
     assert (end.error == "The judge broke.") == (run_job is fail)
     assert (end.error.endswith("."), "secret" in end.error) == (fails, False)
@@ -140,7 +135,7 @@ def test_no_second_run_follows_one_without_a_verdict(job: RunJob) -> None:
     unread = replace(RUN, finished=Finished(StopReason.NO_ANSWER))
     run = start(replace(job, settings=Settings(swap="on")), lambda _: (e for e in unread.events()))
     assert run.join(PATIENCE_S)
-    assert run.state == state_of(unread)
+    assert run.trace == unread
 
 
 def test_a_saved_run_replays_as_the_live_one_without_a_turn_that_never_ended() -> None:
@@ -148,14 +143,13 @@ def test_a_saved_run_replays_as_the_live_one_without_a_turn_that_never_ended() -
     told = handmade_runs.both_orders(trace=handmade_runs.telling_probabilities("So."))
     for trace in (RUN, told):
         replay = Replay(from_json(to_json(trace)))
-        assert replay.state == reduce(fold, trace.events(), RunState())
-        assert trace_of(replay.state) == trace
+        assert replay.trace == reduce(add_event, trace.events(), None) == trace
         assert (replay.over, replay.seconds) == (True, 4.6)
-    assert trace_of(RunState()) is None
-    begun = reduce(fold, list(RUN.events())[:-3], RunState())
-    assert trace_of(begun) == Trace(RUN.started, RUN.turns[:2])
-    never = fold(state_of(RUN), Swapped(Finished(StopReason.CANCELLED)))
-    assert trace_of(never) == RUN, "a second run that never began"
+    begun = reduce(add_event, list(RUN.events())[:-3], None)
+    assert begun.open.shown
+    assert storable(begun) == from_json(to_json(begun)) == Trace(RUN.started, RUN.turns[:2])
+    never = add_event(RUN, Swapped(Finished(StopReason.CANCELLED)))
+    assert never == RUN, "a second run that never began"
 
 
 def test_turns_that_are_taken_over_tell_nothing_of_the_time_left() -> None:
@@ -178,7 +172,7 @@ def waiting(sessions: Sessions, page: str, owner: str = "") -> ShownRun:
 def shown(sessions: Sessions, page: str, owner: str = "", run: ShownRun | None = None) -> ShownRun:
     """A run that goes on, or is over, on that page."""
     run = run or waiting(sessions, page, owner)
-    until(lambda: run.run.state.turns)
+    until(lambda: run.run.trace and (run.run.trace.turns or run.run.trace.open))
     sessions.show(sessions.get(page), run)
     return run
 

@@ -27,7 +27,7 @@ from vrthinker_core.types.events import Opening, Started, StopReason
 from vrthinker_core.types.frames import ReadMode
 from vrthinker_core.ui.judges import JudgeLoader
 from vrthinker_core.ui.queue import JudgeQueue
-from vrthinker_core.ui.run import BackgroundRun, RunJob, RunState, fold
+from vrthinker_core.ui.run import BackgroundRun, RunJob
 from vrthinker_core.ui.view import RunView
 from vrthinker_core.video import DecoderPool, FramePlan, Limits, clip_decoder
 from vrthinker_core.video.clip import ClipOpening
@@ -156,8 +156,8 @@ def test_a_run_tells_how_much_of_its_videos_has_been_read(
     assert first == sorted(first)
     assert openings[-1].shares[1] == 1, "the short one is open"
     assert list(load(path).events()) == events[len(openings) :], "no trace keeps them"
-    view = RunView(fold(RunState(), openings[-1]))
-    assert view.status(3.0) == f"Reading video 1 · {int(first[-1] * 100)} % · 3.0 s"
+    status = RunView(None).status(3.0, opening=openings[-1].shares)
+    assert status == f"Reading video 1 · {int(first[-1] * 100)} % · 3.0 s"
 
 
 def test_a_run_that_is_stopped_while_it_reads_ends_there(
@@ -193,11 +193,15 @@ def test_the_page_says_what_is_being_read_and_stop_works_meanwhile(
     run = BackgroundRun(job, judges.run_job, queue)
     try:
         run.start()
-        until(lambda: "Reading video 2 · " in RunView(run.state).status(run.seconds, run.pace))
+        until(
+            lambda: (
+                "Reading video 2 · " in RunView.of(run).status(run.seconds, run.pace, run.opening)
+            )
+        )
         run.stop()
-        state = run.state
-        assert state.finished.stop is StopReason.CANCELLED
-        assert RunView(state).status(run.seconds).startswith("Stopped before the first turn")
+        end = run.trace.finished if run.trace else run.ended
+        assert end.stop is StopReason.CANCELLED
+        assert RunView.of(run).status(run.seconds).startswith("Stopped before the first turn")
         assert run.join(15), "the judge is free again"
         assert queue.counts() == (0, 0)
     finally:

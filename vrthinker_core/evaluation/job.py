@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from vrthinker_core.backends import Backend, default_choice, open_backend
 from vrthinker_core.backends.base import not_cancelled
-from vrthinker_core.batch import check_pairs_in_hand
 from vrthinker_core.errors import BadInput, VideoError
 from vrthinker_core.evaluation.local_engine import judge_locally
+from vrthinker_core.judge import check_pairs_in_hand
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.open_dataset import read_dataset, take_some
 from vrthinker_core.results.result import (

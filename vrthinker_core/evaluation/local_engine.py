@@ -1,13 +1,11 @@
 """The engine of this process: many pairs side by side, one judge."""
 
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from vrthinker_core.backends.base import Backend, BatchBackend, RemoteBackend, not_cancelled
-from vrthinker_core.batch import imap_unordered, judge_many
-from vrthinker_core.judge import compare
+from vrthinker_core.backends.base import Backend, not_cancelled
+from vrthinker_core.judge import compare, judge_many
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import TRACES, PairResult, failed_result, result_of
 from vrthinker_core.traces import NOT_SAVED
@@ -25,41 +23,13 @@ def judge_locally(
     concurrency: int,
     cancelled: Cancelled = not_cancelled,
 ) -> Iterator[PairResult]:
-    """Judge pairs, `concurrency` at a time; gives results as they end.
+    """Judge pairs, `concurrency` at a time; give results as they end.
 
-    Each pair has a trace below `out`. A judge that generates in batches has them all in one batch,
-    turn by turn. Any other one is asked by a thread for each; so is a server, so that no pair waits
-    for the slowest reply of all. Pairs are taken as they are needed. Once `cancelled`, those in
-    hand end as cancelled.
+    Each pair has a trace below `out`. Pairs are taken as they are needed. Once `cancelled`, those
+    in hand end as cancelled.
     """
-    if isinstance(backend, BatchBackend) and not isinstance(backend, RemoteBackend):
-        yield from _judge_batch(pairs, backend, settings, out, concurrency, cancelled)
-        return
-    left = False  # whoever iterates has gone: pairs in hand end as cancelled
-
-    def over() -> bool:
-        return left or cancelled()
-
-    with DecoderPool() as pool, ThreadPoolExecutor(concurrency, "pair") as executor:
-        try:
-            yield from imap_unordered(
-                lambda pair: executor.submit(judge_pair, pair, backend, settings, out, over, pool),
-                pairs,
-                concurrency,
-            )
-        finally:
-            left = True
-
-
-def _judge_batch(
-    pairs: Iterable[EvaluationPair],
-    backend: Backend,
-    settings: Settings,
-    out: Path,
-    concurrency: int,
-    cancelled: Cancelled,
-) -> Iterator[PairResult]:
     taken: dict[int, EvaluationPair] = {}
+    traces: dict[int, Trace | None] = {}
 
     def videos() -> Iterator[VideoPair]:
         for position, pair in enumerate(pairs):
@@ -74,7 +44,6 @@ def _judge_batch(
         cancelled=cancelled,
         trace_of=lambda position: out / trace_file(taken[position]),
     )
-    traces: dict[int, Trace | None] = {}
     for position, event in events:
         traces[position] = trace = add_event(traces.get(position), event)
         if isinstance(event, Swapped):

@@ -1,11 +1,15 @@
 """Protocols and complete settings, made from a person's choices."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from typing import cast, get_args
 
+from vrthinker_core.errors import BadInput
 from vrthinker_core.protocols import concat, paired
 from vrthinker_core.protocols.base import PromptProtocol
 from vrthinker_core.types import ProtocolName, Settings
+from vrthinker_core.types.events import Started
 from vrthinker_core.types.frames import FrameLayout
 from vrthinker_core.types.settings import setting
 
@@ -23,6 +27,15 @@ def make_protocol(settings: Settings, protocol: ProtocolName) -> PromptProtocol:
 def chosen_protocol(settings: Settings, trained: Sequence[ProtocolName]) -> ProtocolName:
     """Return the chosen protocol, else the first in `trained`, else `paired`."""
     return next(iter(trained), "paired") if settings.protocol == "auto" else settings.protocol
+
+
+def protocol_of(started: Started) -> PromptProtocol | None:
+    """Return the protocol of a run; None if it or its settings are unknown."""
+    if started.dialect not in get_args(ProtocolName):
+        return None
+    with suppress(BadInput):
+        return make_protocol(started.settings, cast(ProtocolName, started.dialect))
+    return None
 
 
 def redirects(

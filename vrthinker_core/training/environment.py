@@ -7,16 +7,18 @@ that is cut at `max_new_tokens` ends it, too, while the product asks once again.
 no answer and is rewarded as one.
 """
 
+from collections import deque
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from vrthinker_core.backends.base import JudgeDescription
 from vrthinker_core.backends.chat_template import videos_as_images
-from vrthinker_core.errors import BadInput, VideoError
+from vrthinker_core.backends.scripted import ScriptedBackend
+from vrthinker_core.comparison import Clips, Comparison, clips_of
+from vrthinker_core.errors import BadInput
 from vrthinker_core.training.pair_set import PairSet
-from vrthinker_core.training.rollouts import Clips, LabelledPair, OpenRollout, Rollout, clips_of
+from vrthinker_core.training.rollouts import LabelledPair, Rollout, open_rollout, rollout_of
 from vrthinker_core.types import Frame, FrameRef, Settings, StopReason
 from vrthinker_core.types.frames import FrameSource
 from vrthinker_core.types.messages import Completion, Image, Message, Video
@@ -38,14 +40,15 @@ class FrameEnvironment:
         """`video_items`: see `Marker`; without them a video is sent frame by frame."""
         self._pairs, self._judge, self._settings = pairs, judge, settings
         self._video_items = video_items
-        self._open: OpenRollout | None = None
+        self._open: tuple[LabelledPair, Comparison] | None = None
 
     def reset(self, **row: Any) -> list[Block]:
         """Begin with the pair of `number`; gives the first user message, which TRL adds."""
         pair = self._pairs.pair(int(row["number"]))
         pair = replace(pair, source=CachedFrames(pair.source))
-        self._open = OpenRollout(pair, self._judge, self._settings)
-        opening = self._open.ask()
+        comparison = open_rollout(pair, silent(self._judge), self._settings)
+        self._open = pair, comparison
+        opening = next_prompt(comparison)
         return content_blocks((opening if self._video_items else videos_as_images(opening))[-1])
 
     def select_frames(
@@ -62,22 +65,45 @@ class FrameEnvironment:
             reply: The whole reply, where it is at hand; the call is read from it.
         """
         assert self._open is not None
-        protocol = self._open.deliberation.protocol
-        if self._open.over:
+        comparison = self._open[1]
+        protocol, deliberation = comparison.protocol, comparison.deliberation
+        if comparison.request is None or deliberation is None:
             return content_blocks(protocol.retry_message(()))
         if reply is None:
             reply = protocol.call(frame_indices or target_frames or ())
-        try:
-            self._open.take(Completion(reply))
-        except VideoError:  # it has failed and has no reward; the protocol holds to its end
+        comparison.add(Completion(reply))
+        deque(comparison.advance(), maxlen=0)
+        if (
+            comparison.error is not None
+        ):  # it has failed and has no reward; the protocol holds to its end
             return content_blocks(protocol.tool_error(None, ()))
-        return content_blocks(self._open.ask()[-1])
+        return content_blocks(deliberation.ask()[-1])
 
     @property
     def pair(self) -> LabelledPair:
         """The pair of this rollout."""
         assert self._open is not None
-        return self._open.pair
+        return self._open[0]
+
+
+def silent(judge: JudgeDescription) -> ScriptedBackend:
+    """Return a judge of that description whose replies come from elsewhere."""
+    return ScriptedBackend(
+        (" ",),
+        judge.protocols[0] if judge.protocols else None,
+        judge.name,
+        follows_instructions=judge.follows_instructions,
+        scope=judge.scope,
+        notes=judge.notes,
+    )
+
+
+def next_prompt(comparison: Comparison) -> Sequence[Message]:
+    """Go on to the next request; return its messages. Raises the error that ends the run."""
+    deque(comparison.advance(), maxlen=0)
+    if comparison.request is None:
+        raise comparison.error or BadInput("The rollout is over.")
+    return comparison.request.messages
 
 
 def replay(
@@ -87,16 +113,16 @@ def replay(
 
     If none does, the tokens were used up. If a frame cannot be had, the rollout has failed.
     """
-    rollout = OpenRollout(pair, judge, settings)
+    comparison = open_rollout(pair, silent(judge), settings)
+    deque(comparison.advance(), maxlen=0)
     for reply in replies:
-        if rollout.over:
+        if comparison.request is None:
             break
-        rollout.ask()
-        with suppress(VideoError):  # the rollout has failed and says so
-            rollout.take(reply)
-    if not rollout.over:
-        rollout.deliberation.stop_reason = StopReason.TOKEN_LIMIT
-    return rollout.rollout()
+        comparison.add(reply)
+        deque(comparison.advance(), maxlen=0)
+    if comparison.deliberation is not None and comparison.request is not None:
+        comparison.end(StopReason.TOKEN_LIMIT)
+    return rollout_of(pair, comparison)
 
 
 def content_blocks(message: Message) -> list[Block]:

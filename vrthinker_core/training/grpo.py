@@ -30,17 +30,23 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.protocols import make_protocol
 from vrthinker_core.protocols.factory import chosen_protocol
 from vrthinker_core.training.config import TrainConfig
-from vrthinker_core.training.environment import CachedFrames, FrameEnvironment, replay
+from vrthinker_core.training.environment import (
+    CachedFrames,
+    FrameEnvironment,
+    next_prompt,
+    replay,
+    silent,
+)
 from vrthinker_core.training.metrics import StepMetrics
 from vrthinker_core.training.pair_set import PairSet, in_training_order
 from vrthinker_core.training.rewards import RewardWeights, RolloutReward, group_rewards
 from vrthinker_core.training.rollouts import (
     UNPLAYABLE,
     LabelledPair,
-    OpenRollout,
     Rollout,
     by_pair,
     of_row,
+    open_rollout,
 )
 from vrthinker_core.training.row_set import SHOWN, keep_rollouts
 from vrthinker_core.training.run_folder import RunFolder, TimeBudget, stage_record, world_size
@@ -100,7 +106,7 @@ class PlayablePairs:
         pair = self.pairs.pair(number)
         pair = replace(pair, source=CachedFrames(pair.source))  # it is replayed for its reward
         try:
-            OpenRollout(pair, self.judge, self.settings).ask()
+            next_prompt(open_rollout(pair, silent(self.judge), self.settings))
         except UNPLAYABLE as error:
             raise of_row(error, pair) from None
         return pair

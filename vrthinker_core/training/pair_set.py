@@ -13,12 +13,12 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
-from vrthinker_core.batch import imap
 from vrthinker_core.drawn.faults import FRAMES
 from vrthinker_core.drawn.moving_scene import SceneRenderer
 from vrthinker_core.drawn.video_files import FRAME_RATE
 from vrthinker_core.drawn.world import TRAINING_SEEDS, DrawnPair, draw_pair
 from vrthinker_core.errors import BadInput, VideoError
+from vrthinker_core.judge import imap
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import pairs_digest
 from vrthinker_core.traces import load
@@ -45,6 +45,7 @@ class DrawnFrames:
         self._name = hashlib.sha256(repr(pair).encode()).hexdigest()[:16]
         self._renderers: dict[Side, SceneRenderer] = {}
         self._frames: dict[FrameRef, Frame] = {}
+        self._lock = threading.Lock()  # Samples of one pair are played side by side
 
     @property
     def clips(self) -> tuple[ClipInfo, ClipInfo]:
@@ -60,18 +61,21 @@ class DrawnFrames:
 
     def __call__(self, refs: Sequence[FrameRef]) -> tuple[Frame, ...]:
         """Return the frames of the refs, in their order."""
-        for ref in refs:
-            if ref in self._frames:
-                continue
-            side, size, index = ref.side, self._size, self._grid.index(ref.slot, FRAMES)
-            if side not in self._renderers:
-                scene, codec_noise = self._pair.scenes[side], self._pair.codec_noise
-                self._renderers[side] = SceneRenderer(scene, size, codec_noise=codec_noise)
-            pixels = np.ascontiguousarray(self._renderers[side].frame(index)).tobytes()
-            key = f"drawn {self._name}:{int(side)}:{index}:{size}"
-            times = index / FRAME_RATE, (index + 1) / FRAME_RATE
-            self._frames[ref] = Frame(ref, index, *times, size, size, key, pixels)
+        with self._lock:
+            for ref in refs:
+                if ref not in self._frames:
+                    self._frames[ref] = self._draw(ref)
         return tuple(self._frames[ref] for ref in refs)
+
+    def _draw(self, ref: FrameRef) -> Frame:
+        side, size, index = ref.side, self._size, self._grid.index(ref.slot, FRAMES)
+        if side not in self._renderers:
+            scene, codec_noise = self._pair.scenes[side], self._pair.codec_noise
+            self._renderers[side] = SceneRenderer(scene, size, codec_noise=codec_noise)
+        pixels = np.ascontiguousarray(self._renderers[side].frame(index)).tobytes()
+        key = f"drawn {self._name}:{int(side)}:{index}:{size}"
+        times = index / FRAME_RATE, (index + 1) / FRAME_RATE
+        return Frame(ref, index, *times, size, size, key, pixels)
 
 
 class OpenClips(AbstractContextManager["OpenClips"]):

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from vrthinker_core.backends.base import Backend, RemoteBackend, not_cancelled
 from vrthinker_core.backends.scripted import ScriptedBackend
-from vrthinker_core.batch import imap_unordered
 from vrthinker_core.drawn.world import DrawnPair
 from vrthinker_core.errors import VideoError
+from vrthinker_core.judge import imap_unordered
 from vrthinker_core.storage import os_errors, write_atomically
 from vrthinker_core.text import encodable
 from vrthinker_core.traces import to_json

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 
+from vrthinker_core.comparison import clips_of
 from vrthinker_core.errors import BadInput, TraceError
 from vrthinker_core.protocols.frame_facts import outside_words
 from vrthinker_core.results.layout import EvaluationPair
@@ -25,7 +26,7 @@ from vrthinker_core.training.export import (
     sent_prompts,
 )
 from vrthinker_core.training.outcome_file import OUTCOMES, read_outcomes
-from vrthinker_core.training.rollouts import LabelledPair, Rollout, clips_of
+from vrthinker_core.training.rollouts import LabelledPair, Rollout
 from vrthinker_core.training.teaching import NotForTraining, RowFilter, RowKind, TraceFile
 from vrthinker_core.types import Preference, Run, StopReason, Trace, Verdict
 from vrthinker_core.types.progress import count

@@ -1,9 +1,9 @@
 """The typed events of a run; a replay yields all but `Opening`."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Annotated, Literal, Protocol, Self
+from typing import Annotated, Literal, Self
 
 from annotated_types import Interval
 
@@ -138,17 +138,33 @@ class FramesShown:
 
     turn: int
     told: str
-    frames: tuple[Thumbnail, ...]
+    frames: PerFrame[Thumbnail]
     forced: bool = False
     note: str = ""
+    # Every frame the judge can see for its reply; a replay has that of the last try
+    in_view: Few[FrameRef] = field(default=(), compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """The frames that a call asks for, in the protocol's numbers."""
+
+    asked: PerFrame[Natural] = ()
+    new: PerFrame[Natural] = ()  # Those that come: the judge will not see them otherwise
+
+    @property
+    def again(self) -> tuple[int, ...]:
+        """Those that are in view already."""
+        return tuple(index for index in self.asked if index not in self.new)
 
 
 @dataclass(frozen=True, slots=True)
 class TextArrived:
-    """A piece of the reply."""
+    """A piece of the reply; `called`, if known, is what its call brings so far."""
 
     turn: int
     text: str
+    called: Called | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +172,19 @@ class TurnEnded:
     """The end of a turn: the reply is complete and read."""
 
     turn: Turn
+    called: Called | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTurn:
+    """A turn without an end, which only memory holds.
+
+    `shown` is None until its frames are there; until then `called` is of the turn before.
+    """
+
+    shown: FramesShown | None = None
+    text: str = ""  # The reply so far
+    called: Called | None = None  # What the last call brings
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +248,7 @@ def turn_events(turn: Turn) -> Iterator[RunEvent]:
 
     If the turn was asked more than twice, `FramesShown` comes only for the first and the last time.
     """
-    shown = FramesShown(turn.number, turn.told, turn.frames, turn.forced)
+    shown = FramesShown(turn.number, turn.told, turn.frames, turn.forced, in_view=turn.in_view)
     yield shown
     if turn.note:
         yield from (TextArrived(turn.number, piece) for piece in turn.abandoned)
@@ -230,11 +259,12 @@ def turn_events(turn: Turn) -> Iterator[RunEvent]:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run from its first event to its last; `finished` is None if the run was killed."""
+    """A run from its first event on; `finished` is None if the run goes on or was killed."""
 
     started: Started
     turns: Annotated[tuple[Turn, ...], AtMost(MAX_TURNS)] = ()
     finished: Finished | None = None
+    open: OpenTurn | None = None  # The turn that goes on; never stored
 
     @property
     def labels(self) -> dict[str, int]:
@@ -260,10 +290,22 @@ class Run:
         return verdict if answered and verdict and verdict.whole else None
 
     def with_event(self, event: RunEvent) -> Self:
-        """Return the run with one more event; itself if nothing is stored."""
-        if isinstance(event, TurnEnded):
-            return replace(self, turns=(*self.turns, event.turn))
-        return replace(self, finished=event) if isinstance(event, Finished) else self
+        """Return the run with one more event."""
+        match event:
+            case FramesShown():
+                return replace(self, open=OpenTurn(event))
+            case TextArrived() if self.open is not None:
+                called = event.called or self.open.called
+                return replace(
+                    self, open=replace(self.open, text=self.open.text + event.text, called=called)
+                )
+            case TurnEnded():
+                return replace(
+                    self, turns=(*self.turns, event.turn), open=OpenTurn(called=event.called)
+                )
+            case Finished():
+                return replace(self, finished=event, open=None)
+        return self
 
     def run_events(self) -> Iterator[RunEvent]:
         """Yield the events of the run, as they came live."""
@@ -310,19 +352,11 @@ class Trace(Run):
             yield Voted(self.vote)
 
 
-class _ShownTurn(Protocol):
-    @property
-    def frames(self) -> tuple[Thumbnail, ...]: ...
-
-
-class _ShownRun(Protocol):
-    @property
-    def turns(self) -> Sequence[_ShownTurn]: ...
-
-
-def shown_slots(runs: Iterable[_ShownRun]) -> set[int]:
+def shown_slots(runs: Iterable[Run]) -> set[int]:
     """Return the slots of all frames shown in these runs. A vote may mark them."""
-    return {frame.ref.slot for run in runs for turn in run.turns for frame in turn.frames}
+    shown = [turn.frames for run in runs for turn in run.turns]
+    shown += [run.open.shown.frames for run in runs if run.open and run.open.shown]
+    return {frame.ref.slot for frames in shown for frame in frames}
 
 
 def add_event(trace: Trace | None, event: Event) -> Trace | None:

@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Protocol
 
 from vrthinker_core.types.comparison import Dimension, Preference, Verdict
-from vrthinker_core.types.events import Finished, Turn
+from vrthinker_core.types.events import Finished, Run, Turn
 from vrthinker_core.types.frames import FrameRef, Thumbnail
 
 
@@ -62,13 +61,8 @@ def check_order(first: Finished | None, second: Finished | None) -> OrderCheck |
     return OrderCheck(first.verdict, swap_verdict(second.verdict))
 
 
-class _Ended(Protocol):
-    @property
-    def finished(self) -> Finished | None: ...
-
-
-def order_of(runs: Sequence[_Ended]) -> OrderCheck | None:
-    """Compare both runs of a trace or state; None without two verdicts."""
+def order_of(runs: Sequence[Run]) -> OrderCheck | None:
+    """Compare both runs of a trace; None without two verdicts."""
     return check_order(runs[0].finished, runs[1].finished) if len(runs) > 1 else None
 
 
@@ -99,11 +93,17 @@ def swap_frames(frames: tuple[Thumbnail, ...]) -> tuple[Thumbnail, ...]:
     return tuple(replace(frame, ref=_swap_ref(frame.ref)) for frame in frames)
 
 
-def swap_end(finished: Finished | None) -> Finished | None:
-    """Return the end of a run with its sides exchanged."""
-    if finished is None or finished.verdict is None:
-        return finished
-    return replace(finished, verdict=swap_verdict(finished.verdict))
+def swap_run(run: Run) -> Run:
+    """Return a run with its sides exchanged."""
+    started, finished, open_turn = run.started, run.finished, run.open
+    started = replace(started, clips=(started.clips[1], started.clips[0]))
+    if finished is not None and finished.verdict is not None:
+        finished = replace(finished, verdict=swap_verdict(finished.verdict))
+    if open_turn is not None and (shown := open_turn.shown) is not None:
+        in_view = tuple(map(_swap_ref, shown.in_view))
+        shown = replace(shown, frames=swap_frames(shown.frames), in_view=in_view)
+        open_turn = replace(open_turn, shown=shown)
+    return Run(started, tuple(map(swap_turn, run.turns)), finished, open_turn)
 
 
 def _swap_ref(ref: FrameRef) -> FrameRef:

@@ -42,7 +42,6 @@ from vrthinker_core.ui import words
 from vrthinker_core.ui.fetch import FULL
 from vrthinker_core.ui.handlers import Services
 from vrthinker_core.ui.queue import UPLOAD_FIRST, CheckedBlocks
-from vrthinker_core.ui.run import RunState
 from vrthinker_core.ui.sessions import ShownRun
 from vrthinker_core.ui.uploads import Uploads
 from vrthinker_core.ui.view import Probabilities, RunView
@@ -178,14 +177,19 @@ class HealthJson(TypedDict):
     settings: list[SettingJson]
 
 
-def run_json(view: RunView, seconds: float = 0.0, pace: Pace = Pace()) -> RunJson:
+def run_json(
+    view: RunView,
+    seconds: float = 0.0,
+    pace: Pace = Pace(),
+    opening: tuple[float, float] | None = None,
+) -> RunJson:
     """Return the run so far, `seconds` after it began."""
     finished, started = view.finished, view.started
     notes = [*started.notes, *words.clip_notes(started.clips)] if started else []
     notes += finished.notes if finished else ()
     notes += [f"{view.headline}."] if view.outside_scope else []
     return {
-        "status": view.status(seconds, pace),
+        "status": view.status(seconds, pace, opening),
         "stop": str(finished.stop) if finished else None,
         "labels": _labels(view.verdict),
         "probabilities": _probabilities(view.probabilities),
@@ -197,10 +201,10 @@ def run_json(view: RunView, seconds: float = 0.0, pace: Pace = Pace()) -> RunJso
         "judge": started.judge if started else "",
         "protocol": started.dialect if started else "",
         "prompt": started.prompt if started else "",
-        "turns": [_turn(view, each) for each in view.state.turns],
+        "turns": [_turn(view, each) for each in view.turns],
         "branch": view.name,
         "swapped": _second_run(view),
-        "vote": _vote(view.state.vote),
+        "vote": _vote(view.vote),
     }
 
 
@@ -214,13 +218,13 @@ def _second_run(view: RunView) -> SecondRunJson | None:
         "probabilities": _probabilities(second.probabilities),
         "order": cast(OrderLabelsJson, check.effects) if check else None,
         "unchecked": order_unchecked(end) if end and check is None else "",
-        "turns": [_turn(second, each) for each in second.state.turns],
+        "turns": [_turn(second, each) for each in second.turns],
     }
 
 
 def refused_json(sentence: str) -> RunJson:
     """Return a run that never began, because of what was asked for."""
-    nothing = run_json(RunView(RunState()))
+    nothing = run_json(RunView(None))
     return {**nothing, "status": words.REFUSED, "stop": "failed", "error": sentence}
 
 
@@ -556,13 +560,13 @@ async def _progress(shown: ShownRun) -> AsyncIterator[RunJson]:
     """The run so far, at each change, every `HEARTBEAT_SECONDS`, and at the end."""
     run, polls, before = shown.run, 0, None
     while not run.over:
-        state = run.state
-        turns = [(len(each.turns), each.writing) for each in state.runs]
-        stage = run.begun, [each.started is not None for each in state.runs], turns
+        view = RunView.of(run)
+        turns = [(len(each.turns), len(each.ended)) for each in view.runs]
+        stage = run.begun, [each.started is not None for each in view.runs], turns
         if stage != before or polls * POLL_SECONDS >= HEARTBEAT_SECONDS:
-            item = run_json(RunView(state), run.seconds, run.pace)
+            item = run_json(view, run.seconds, run.pace, run.opening)
             yield item if run.begun else {**item, "status": words.WAITING}
             before, polls = stage, 0
         polls += 1
         await asyncio.sleep(POLL_SECONDS)
-    yield run_json(RunView(run.state), run.seconds, run.pace)
+    yield run_json(RunView.of(run), run.seconds, run.pace)

@@ -9,12 +9,12 @@ from contextlib import suppress
 from typing import Any
 
 from vrthinker_core.errors import VrThinkerError
-from vrthinker_core.protocols.factory import frame_layout
+from vrthinker_core.protocols.factory import frame_layout, protocol_of
 from vrthinker_core.types import Frame, FrameRef, Side, Thumbnail
 from vrthinker_core.types.events import Turn
 from vrthinker_core.ui import words
 from vrthinker_core.ui.sessions import ShownRun
-from vrthinker_core.ui.view import ThumbnailFiles
+from vrthinker_core.ui.view import RunView, ThumbnailFiles
 from vrthinker_core.video import Clip, ClipOpening, DecoderPool
 from vrthinker_core.video.clip_pair import frame_plan
 
@@ -85,7 +85,7 @@ class ExactFrames:
         self, shown: ShownRun, swapped: bool, frames: tuple[Thumbnail, ...]
     ) -> dict[str, Any]:
         """Decode one turn's frames, in the sides of the first run."""
-        files, protocol = shown.thumbnails, shown.run.state.protocol
+        files, protocol = shown.thumbnails, shown.run.trace and protocol_of(shown.run.trace.started)
         # The run that is looked at is the last to be dropped
         self._stored[files] = stored = self._stored.pop(files, None) or _Stored()
         slots = range(protocol.grid.slots) if protocol else ()
@@ -128,7 +128,8 @@ class ExactFrames:
         Raises VideoError.
         """
         self._used_at = time.monotonic()
-        started, protocol = shown.run.state.started, shown.run.state.protocol
+        started = shown.run.trace.started if shown.run.trace else None
+        protocol = protocol_of(started) if started else None
         path, info = shown.run.videos[side - 1], started.clips[side - 1] if started else None
         if protocol is None or path is None or info is None:
             return None
@@ -172,7 +173,7 @@ class _Stored:
 
 def turns_of(shown: ShownRun, swapped: bool) -> tuple[Turn, ...]:
     """Return the turns of the run or its second, in first sides."""
-    state = shown.run.state
+    view = RunView.of(shown.run)
     if not swapped:
-        return state.turns
-    return state.swapped.in_first_sides().turns if state.swapped else ()
+        return view.turns
+    return view.second.turns if view.second else ()

@@ -22,7 +22,7 @@ from vrthinker_core.errors import BadInput, NoCopy, TraceError, VideoUnavailable
 from vrthinker_core.protocols.sanitize import check_prompt
 from vrthinker_core.storage import type_adapter
 from vrthinker_core.text import encodable
-from vrthinker_core.traces import load
+from vrthinker_core.traces import load, storable
 from vrthinker_core.types import Side, VideoPair, Vote
 from vrthinker_core.types.events import Started, Trace, shown_slots
 from vrthinker_core.types.progress import place_in_queue
@@ -34,7 +34,7 @@ from vrthinker_core.ui.history import Examples, History, SavedRun, owner_of, vot
 from vrthinker_core.ui.judges import JudgeLoader
 from vrthinker_core.ui.layout import FormValues, PageComponents, Updates, form_values, no_updates
 from vrthinker_core.ui.queue import CheckedBlocks, JudgeQueue, upload_place
-from vrthinker_core.ui.run import RunState, VideosAtHand, trace_of
+from vrthinker_core.ui.run import VideosAtHand
 from vrthinker_core.ui.runs_tab import ListedRuns
 from vrthinker_core.ui.sessions import Session, Sessions, ShownRun
 from vrthinker_core.ui.uploads import Uploads
@@ -233,15 +233,15 @@ class Handlers:
         kept = dict(enumerate(runs)).get(place) if isinstance(place, int) else None
         if before is None or kept is None or kept is before or session.is_busy:
             return no_updates()
-        trace = trace_of(kept.run.state)
+        trace = kept.run.trace
         assert trace is not None, "only the shown run may never have begun"
-        saved, start = SavedRun(trace, (), kept.link, kept.kept), self._services.sessions
+        saved, start = SavedRun(storable(trace), (), kept.link, kept.kept), self._services.sessions
         after = start.start_replay(session, saved, before.run.videos, before.owner)
         after.hidden, after.voted = kept.hidden, kept.voted
-        begun = (run for run in runs if run.run.state.started)
+        begun = (run for run in runs if run.run.trace)
         session.branches = [after if run is kept else run for run in begun]
-        updates, judged = self._finished(session, after), before.run.state.started
-        if judged is not None and (prompt or "").strip() == judged.prompt.strip():
+        updates, judged = self._finished(session, after), before.run.trace
+        if judged and (prompt or "").strip() == judged.started.prompt.strip():
             updates[self._parts.prompt] = trace.started.prompt
         return updates
 
@@ -273,7 +273,7 @@ class Handlers:
             shown.hidden = False
         else:
             try:
-                vote = read_vote(getattr(event, "vote", None), shown.run.state, shown.hidden)
+                vote = read_vote(getattr(event, "vote", None), shown.run.trace, shown.hidden)
                 self._services.sessions.add_vote(session, shown, vote)
             except BadInput as bad:
                 refusal = str(bad)
@@ -319,13 +319,13 @@ class Handlers:
         self, session: Session, shown: ShownRun, number: int
     ) -> AsyncIterator[Updates]:
         """Yield the run's place in the queue, then the run, until it is over or another is shown."""
-        run, services, line, state = shown.run, self._services, words.WAITING, shown.run.state
+        run, services, line, seen = shown.run, self._services, words.WAITING, -1
 
         def waits() -> bool:
             return session.waiting is shown and not run.begun and not run.over
 
         def is_same() -> bool:
-            return run.state is state and not run.over and session.shown is shown
+            return run.changes == seen and not run.over and session.shown is shown
 
         while waits():
             place = place_in_queue(services.queue.before(run)) or words.WAITING
@@ -337,7 +337,7 @@ class Handlers:
         if session.waiting is shown and (prompt := services.sessions.show_begun(session, shown)):
             yield {self._parts.prompt: prompt}
         while session.shown is shown:
-            over, state = run.over, run.state
+            over, seen = run.over, run.changes
             yield {**self._updates(session, shown), **self._parts.buttons_of(number, not over)}
             if over:
                 return
@@ -363,8 +363,7 @@ class Handlers:
 
     def _judge_of(self, session: Session, shown: ShownRun, unknown: str) -> str:
         """Return the name of a run's judge, or raise BadInput(unknown)."""
-        started = shown.run.state.started
-        name = started.judge if started else ""
+        name = shown.run.trace.started.judge if shown.run.trace else ""
         with suppress(BadInput):
             if judge := shown.run.judge or self._services.judges.find(name):
                 return self.chooser.name_of(session, judge)
@@ -477,7 +476,7 @@ class Handlers:
 
     def _form_of(self, session: Session, shown: ShownRun) -> FormValues:
         """The settings of a run, and its judge if it is offered here."""
-        started, judge = shown.run.state.started, ""
+        started, judge = shown.run.trace and shown.run.trace.started, ""
         with suppress(BadInput):
             judge = self._judge_of(session, shown, "")
         found, _ = self._services.judges.look(judge) if judge else (None, "")
@@ -530,14 +529,17 @@ class Handlers:
         run and kept (names), over, address (`?trace=`), changed (the players hold other videos),
         emptied (players without one), stills (sides whose videos are not at hand), branches, ballot.
         """
-        state = shown.run.state
-        clips = state.started.clips if state.started else (None, None)
+        clips = shown.run.trace.started.clips if shown.run.trace else (None, None)
         names = [clip.name if clip else "" for clip in clips]
         changed = words.changed_videos(session.changed_sides(), session.is_swapped(), names)
         known: Json = {"run": shown.name, "kept": shown.kept, "address": shown.link}
         emptied = {self._parts.videos[side - 1].elem_id for side in session.removed_sides()}
         known |= {"changed": changed, "emptied": dict.fromkeys(emptied, words.EMPTIED)}
-        view: Json = {**known, "over": shown.run.over, **RunView(state).page(shown.thumbnails)}
+        view: Json = {
+            **known,
+            "over": shown.run.over,
+            **RunView.of(shown.run).page(shown.thumbnails),
+        }
         view["branches"] = strip_json(session.branches, shown)
         if shown.run.is_replay:
             view["notes"] = [view["judge"], *view["notes"]]
@@ -548,8 +550,10 @@ class Handlers:
         return {**(hide_verdict(view) if shown.hidden else view), "ballot": ballot}
 
     def _status(self, shown: ShownRun) -> str:
-        run, view = shown.run, RunView(shown.run.state)
-        return view.replay_status() if shown.run.is_replay else view.status(run.seconds, run.pace)
+        run, view = shown.run, RunView.of(shown.run)
+        if run.is_replay:
+            return view.replay_status()
+        return view.status(run.seconds, run.pace, run.opening)
 
 
 class PlayerHandlers:
@@ -638,13 +642,13 @@ class PlayerHandlers:
         return " ".join([*removed, step])
 
 
-def read_vote(given: object, state: RunState, hidden: bool) -> Vote:
-    """Read the vote in `given` on the run in `state`.
+def read_vote(given: object, trace: Trace | None, hidden: bool) -> Vote:
+    """Read the vote in `given` on a run.
 
     Raises BadInput if it cannot be kept with that run. `hidden`: the person has seen nothing of
     what the judge said. A blind vote stays blind as long as its labels stay.
     """
-    if state.started is None or not (hidden or state.finished is not None):
+    if trace is None or not (hidden or trace.finished is not None):
         raise BadInput(words.TOO_EARLY)
     # What the person says; all else the server knows. With what nobody has seen nobody agrees.
     fields = ("labels", "slots", "note", *([] if hidden else ["agrees"]))
@@ -659,9 +663,9 @@ def read_vote(given: object, state: RunState, hidden: bool) -> Vote:
         raise BadInput(words.BAD_VOTE) from None
     if vote.empty:
         raise BadInput(words.EMPTY_VOTE)
-    if not shown_slots(state.runs).issuperset(vote.slots):
+    if not shown_slots(trace.runs).issuperset(vote.slots):
         raise BadInput(words.OTHER_PAIRS)
-    before = state.vote
+    before = trace.vote
     was_blind = before is not None and before.blind and before.labels == vote.labels
     return replace(vote, blind=hidden or was_blind)
 
@@ -670,10 +674,10 @@ def _ended(session: Session, nothing: str) -> tuple[ShownRun, Trace]:
     """Return the shown run, which is over. Raises BadInput if one goes on, or with `nothing`."""
     if session.is_busy:
         raise BadInput(words.LATER)
-    trace = trace_of(session.shown.run.state) if session.shown else None
+    trace = session.shown.run.trace if session.shown else None
     if session.shown is None or trace is None:
         raise BadInput(nothing)
-    return session.shown, trace
+    return session.shown, storable(trace)
 
 
 def read_branch(event: gr.EventData) -> tuple[int, Changes]:
@@ -728,7 +732,7 @@ def strip_json(runs: Sequence[ShownRun], shown: ShownRun) -> Json | None:
     rows = []
     origin: dict[str, int | None] = {}  # labels
     for place, run in enumerate(runs):
-        view = RunView(run.run.state)
+        view = RunView.of(run.run)
         labels = label_rows(view.verdict)
         note = "" if labels else words.BRANCH_NO_VERDICT if view.finished else words.GOING_ON
         note = DEMO_RUN if view.outside_scope else note

@@ -25,7 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from vrthinker_core.__about__ import ASSETS, asset
 from vrthinker_core.errors import BadInput, TraceError
 from vrthinker_core.text import encodable, one_line, policy_hash
-from vrthinker_core.traces import to_json
+from vrthinker_core.traces import storable, to_json
 from vrthinker_core.types.events import Trace
 from vrthinker_core.types.wording import DEMO_RUN, DIMENSION_NAMES, NOT_SWAP_TESTED, SCRIPTED_HELP
 from vrthinker_core.ui import words
@@ -35,7 +35,6 @@ from vrthinker_core.ui.handlers import Services
 from vrthinker_core.ui.history import RunRecord, check_seen, owner_of, votes_first
 from vrthinker_core.ui.judges import OWN
 from vrthinker_core.ui.queue import receive_files
-from vrthinker_core.ui.run import trace_of
 from vrthinker_core.ui.runs_tab import ListedRun, answer, fresh_json
 from vrthinker_core.ui.security import is_page
 from vrthinker_core.ui.sessions import ShownRun
@@ -63,10 +62,10 @@ def joined(*names: str) -> str:
 
 def render_report(trace: Trace) -> str:
     """Return a run as one HTML file that opens without a request, pictures inside."""
-    view = RunView.of(trace)
+    view = RunView(trace)
     style, script = joined("run.css"), joined(*VIEW, "report.js")
     # JSON that cannot close the script element around it
-    messages = [RunView(run).messages() for run in view.state.runs]
+    messages = [run.messages() for run in view.runs]
     saved = words.SAVED.format(f"{datetime.now(UTC):%d %B %Y}".lstrip("0"))
     told = DEMO_RUN if view.outside_scope else view.headline if view.scripted else ""
     sent = {"trace": view.page(inline_image), "messages": messages, "saved": saved}
@@ -151,18 +150,18 @@ class Routes:
         if shown is None:
             raise TraceError(words.NO_RUN)
         check_seen(shown.hidden)
-        runs, turn = shown.run.state.runs, request.path_params["turn"]
+        runs, turn = RunView.of(shown.run).runs, request.path_params["turn"]
         swapped = request.query_params.get("order") == "swapped"
-        turns = RunView(runs[-1] if swapped else runs[0]).messages()
+        turns = runs[-1 if swapped else 0].messages()
         return JSONResponse(turns[turn - 1 : turn])
 
     def _find(self, request: Request) -> tuple[ShownRun, Trace]:
         shown = self._services.sessions.find_run(str(request.path_params["name"]))
-        trace = trace_of(shown.run.state) if shown and shown.run.over else None
+        trace = shown.run.trace if shown and shown.run.over else None
         if shown is None or trace is None:
             raise TraceError(words.NO_RUN)
         check_seen(shown.hidden)
-        return shown, trace
+        return shown, storable(trace)
 
     def list_runs(self, request: Request) -> Response:
         """Return the visitor's runs, the latest first, and for how long they are kept."""
@@ -173,7 +172,7 @@ class Routes:
         hidden = {run.kept: run.hidden for run in shown}
         rows = history.rows(owner, votes_first(request.cookies), hidden)
         for each in unkept:
-            prompt, view = encodable(each.run.prompt), RunView(each.run.state)
+            prompt, view = encodable(each.run.prompt), RunView.of(each.run)
             judge = view.started.judge if view.started else each.run.judge.partition(OWN)[0]
             record = RunRecord(owner, prompt, judge, each.began, each.began, branch=view.name)
             rows[each.kept] = record.row(each.kept, words.GOES_ON)
@@ -240,7 +239,7 @@ class Routes:
         return LinkPreview(words.TITLE, words.CLAIM, "previews/page.png")
 
     def _make_preview(self, name: str, row: ListedRun | None) -> "LinkPreview":  # noqa: ARG002 - a row may be judged again
-        view = RunView.of(self._services.stored_run(name).trace)
+        view = RunView(self._services.stored_run(name).trace)
         assert view.started is not None
         parts = [f"“{one_line(view.started.prompt, MAX_PREVIEW_PROMPT)}”"]
         for each in words.DIMENSION_HELP if view.verdict and not view.scripted else ():

@@ -1,4 +1,4 @@
-"""One run on the page: its events folded into a state, in a thread, or from a trace."""
+"""One run on the page, which goes on in a thread or was saved."""
 
 import contextvars
 import math
@@ -8,146 +8,41 @@ from collections.abc import Callable, Generator
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import cast, get_args
 
-from vrthinker_core.branch_plan import BranchPlan, frames_in_view
-from vrthinker_core.errors import BadInput, describe
-from vrthinker_core.protocols import PromptProtocol, make_protocol
-from vrthinker_core.traces import with_shown_slots
-from vrthinker_core.types import FrameRef, ProtocolName, Reply, Settings, VideoPair, Vote
+from vrthinker_core.branch_plan import BranchPlan
+from vrthinker_core.errors import describe
+from vrthinker_core.protocols.factory import protocol_of
+from vrthinker_core.types import Settings, VideoPair, Vote
 from vrthinker_core.types.events import (
-    Event,
     Finished,
-    FramesShown,
     JudgeEvent,
     Opening,
     Run,
     Started,
     StopReason,
     Swapped,
-    TextArrived,
     Trace,
     Turn,
     TurnEnded,
     Voted,
+    add_event,
     second_run_follows,
 )
 from vrthinker_core.types.messages import Completion
-from vrthinker_core.types.order import swap_end, swap_turn
 from vrthinker_core.types.progress import Pace
 from vrthinker_core.ui.queue import JudgeQueue
 
 
-@dataclass(frozen=True, slots=True)
-class RunState:
-    """A run so far. A live run and a replayed trace take the same fold."""
-
-    started: Started | None = None
-    turns: tuple[Turn, ...] = ()
-    finished: Finished | None = None
-    swapped: "RunState | None" = None  # the second run, in its own sides, once it has begun
-    opening: tuple[float, float] | None = None  # share of each video read, before it has started
-    vote: Vote | None = None  # a person's, the last one
-    writing: bool = False  # the last turn has not ended: its reply is not read yet
-
-    @property
-    def runs(self) -> "tuple[RunState, ...]":
-        """The run, and the second one once it has begun."""
-        return (self,) if self.swapped is None else (self, self.swapped)
-
-    @property
-    def protocol(self) -> PromptProtocol | None:
-        """The run's protocol with its settings; None if not known."""
-        started = self.started
-        if started is not None and started.dialect in get_args(ProtocolName):
-            with suppress(BadInput):
-                return make_protocol(started.settings, cast(ProtocolName, started.dialect))
+def cut_turn(run: Run) -> Turn | None:
+    """Return the turn that goes on, as if it were stopped now; None between two turns."""
+    if run.open is None or (shown := run.open.shown) is None:
         return None
-
-    @property
-    def ended(self) -> tuple[Turn, ...]:
-        """The turns that have ended."""
-        return self.turns[:-1] if self.writing else self.turns
-
-    @property
-    def in_view(self) -> frozenset[FrameRef]:
-        """The frames in view after the last turn, or sent since."""
-        if not self.turns:
-            return frozenset()
-        last = self.turns[-1]
-        return frozenset(last.in_view).union(frame.ref for frame in last.frames)
-
-    @property
-    def stays_in_view(self) -> set[FrameRef]:
-        """The frames in view that stay when one more round of frames comes."""
-        window = self.started.settings.window if self.started else None
-        return frames_in_view(self.turns, window - 1 if isinstance(window, int) else window)
-
-    def in_first_sides(self) -> "RunState":
-        """Return a second run in the sides of the first."""
-        started = self.started
-        if started:
-            started = replace(started, clips=(started.clips[1], started.clips[0]))
-        turns, finished = tuple(map(swap_turn, self.turns)), swap_end(self.finished)
-        return RunState(started, turns, finished, writing=self.writing)
-
-
-def fold(state: RunState, event: Event) -> RunState:
-    """Return the state after one more event."""
-    match event:
-        case Opening():
-            return RunState(opening=event.shares)
-        case Started():
-            return RunState(event)
-        case FramesShown():
-            before = replace(state, turns=state.turns[:-1] if event.note else state.turns)
-            in_view = tuple(sorted(before.in_view.union(frame.ref for frame in event.frames)))
-            sent = event.turn, event.told, event.frames
-            shown = Turn(*sent, Completion("", "cancelled"), Reply(""), event.forced, in_view)
-            return replace(state, turns=(*before.turns, shown), writing=True)
-        case TextArrived():
-            *others, last = state.turns
-            completion = replace(last.completion, text=last.completion.text + event.text)
-            return replace(state, turns=(*others, replace(last, completion=completion)))
-        case TurnEnded():
-            return replace(state, turns=(*state.turns[:-1], event.turn), writing=False)
-        case Finished():
-            return replace(state, finished=event)
-        case Swapped():
-            return replace(state, swapped=fold(state.swapped or RunState(), event.event))
-        case Voted():
-            return replace(state, vote=event.vote)
-
-
-def state_of(run: Run) -> RunState:
-    """Return the state after the whole run."""
-    second, vote = (run.swapped, run.vote) if isinstance(run, Trace) else (None, None)
-    swapped = state_of(second) if second else None
-    return RunState(run.started, run.turns, run.finished, swapped, vote=vote)
-
-
-def _end_open_turn(state: RunState) -> RunState:
-    """End an open turn as cancelled, and keep its text."""
-    if state.swapped is not None:
-        return replace(state, swapped=_end_open_turn(state.swapped))
-    if (protocol := state.protocol) is None or not state.writing:
-        return state
-    text = state.turns[-1].completion.text
+    if (protocol := protocol_of(run.started)) is None:
+        return None
+    text = run.open.text
     completion = Completion(text, "cancelled", pieces=(len(text),))
-    reply = protocol.parse(text, cut=True)
-    return fold(state, TurnEnded(replace(state.turns[-1], completion=completion, reply=reply)))
-
-
-def trace_of(state: RunState) -> Trace | None:
-    """Return the run as a trace without open turns; None before it began."""
-    if state.started is None:
-        return None
-    first, *second = (
-        Run(each.started, each.ended, each.finished) for each in state.runs if each.started
-    )
-    swapped = second[0] if second else None
-    trace = Trace(first.started, first.turns, first.finished, swapped=swapped, vote=state.vote)
-    return with_shown_slots(trace)
+    reply, sent = protocol.parse(text, cut=True), (shown.turn, shown.told, shown.frames)
+    return Turn(*sent, completion, reply, shown.forced, shown.in_view)
 
 
 STOP_SECONDS = 0.4  # for a stopped judge to end by itself; then the run is over without it
@@ -177,8 +72,11 @@ class Replay:
     pace = Pace()  # of a run that is over
     judge = ""
 
+    opening = ended = None
+    is_check, changes = False, 0
+
     def __init__(self, trace: Trace, videos: VideosAtHand = (None, None)) -> None:
-        self.state, self.videos = state_of(trace), videos
+        self.trace, self.videos = trace, videos
         self.prompt, self.settings = trace.started.prompt, trace.started.settings
         self.seconds = trace.finished.seconds if trace.finished else 0.0  # of the live run
 
@@ -189,7 +87,7 @@ class Replay:
 
     def add_vote(self, vote: Vote) -> None:
         """Keep the visitor's vote with their own copy of the run."""
-        self.state = fold(self.state, Voted(vote))
+        self.trace = self.trace.with_event(Voted(vote))
 
     def join(self, timeout: float) -> bool:  # noqa: ARG002 - as of a run that goes on
         """Return True at once: nothing runs."""
@@ -202,11 +100,16 @@ class BackgroundRun:
     is_replay = False
 
     def __init__(
-        self, job: RunJob, run_job: JobRunner, queue: JudgeQueue, first: RunState | None = None
+        self, job: RunJob, run_job: JobRunner, queue: JudgeQueue, first: Trace | None = None
     ) -> None:
         """Prepare the run. `first`: the run whose order is checked; the job's is the second one."""
-        self.job, self._is_check = job, first is not None
-        self.state = replace(first, swapped=RunState()) if first else RunState()
+        self.job, self.is_check = job, first is not None
+        self.trace = first and replace(first, swapped=None)
+        self.opening: tuple[float, float] | None = (
+            None  # share of each video read, before it starts
+        )
+        self.ended: Finished | None = None  # how it ended, if it never started
+        self.changes = 0  # of what is above
         pair = job.pair.swapped() if first else job.pair  # in the order of the first run
         self.videos: VideosAtHand = Path(pair.first), Path(pair.second)
         self.prompt, self.settings, self.judge = pair.prompt, job.settings, job.judge
@@ -256,7 +159,8 @@ class BackgroundRun:
     def add_vote(self, vote: Vote) -> None:
         """Keep the visitor's vote, also while the run goes on."""
         with self._lock:
-            self.state = fold(self.state, Voted(vote))
+            self.trace = self.trace and self.trace.with_event(Voted(vote))
+            self.changes += 1
 
     def join(self, timeout: float) -> bool:
         """Wait until the thread has ended; False if `timeout` seconds were not enough."""
@@ -274,7 +178,7 @@ class BackgroundRun:
             self.begun = True
             with closing(self._run_job(self.job)) as events:
                 for event in events:
-                    if self._is_check and not isinstance(event, Swapped):
+                    if self.is_check and not isinstance(event, Swapped):
                         event = Swapped(event)
                     if not self._add(event) or time.monotonic() > self._stop_deadline:
                         break
@@ -287,21 +191,35 @@ class BackgroundRun:
 
     def _end(self, finished: Finished) -> None:
         """End the run, or its second one if the first has finished."""
-        self._add(Swapped(finished) if self.state.finished else finished)
+        second = self.trace is not None and self.trace.finished is not None
+        self._add(Swapped(finished) if second else finished)
 
     def _add(self, event: JudgeEvent) -> bool:
-        """Fold an event into the state; False if the run was already over."""
+        """Add an event to the trace; False if the run was already over."""
         last = event.event if isinstance(event, Swapped) else event
         with self._lock:
             if self._over.is_set():
                 return False
             self.pace = self.pace.after(event, self.seconds)
-            if isinstance(last, Finished):
-                self.state = fold(_end_open_turn(self.state), event)
-                if last is not event or not second_run_follows(self.settings, last):
-                    self._over.set()
-            else:
-                self.state = fold(self.state, event)
+            run = self.trace.runs[-1] if self.trace else None
+            if isinstance(last, Finished) and run is not None and (cut := cut_turn(run)):
+                ended = TurnEnded(cut, run.open and run.open.called)
+                self._fold(Swapped(ended) if isinstance(event, Swapped) else ended)
+            self._fold(event)
+            if isinstance(last, Finished) and (
+                last is not event or not second_run_follows(self.settings, last)
+            ):
+                self._over.set()
         if isinstance(last, Started | TurnEnded | Finished):
             self._on_turn()
         return True
+
+    def _fold(self, event: JudgeEvent) -> None:
+        """Add an event to the trace, or keep what comes before the trace begins."""
+        last = event.event if isinstance(event, Swapped) else event
+        begun = self.trace and (self.trace.swapped if isinstance(event, Swapped) else self.trace)
+        self.opening = last.shares if isinstance(last, Opening) else None
+        if begun is None and isinstance(last, Finished):
+            self.ended = last
+        self.trace = add_event(self.trace, event)
+        self.changes += 1

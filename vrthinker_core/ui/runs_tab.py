@@ -467,7 +467,7 @@ def _view(runs: ListedRuns, request: Request) -> Response:
     run, hide = _find(runs, request), votes_first(request.cookies)
     trace = runs.trace(run)
     end = trace.swapped and replace(trace.swapped, turns=())  # what it says of the verdict
-    view = RunView.of(replace(trace, swapped=end, vote=None)).page(inline_image)
+    view = RunView(replace(trace, swapped=end, vote=None)).page(inline_image)
     view["order"] = None
     shown, said = (hide_verdict(view), words.LABELS_HIDDEN) if hide else (view, "")
     return fresh_json({"run": row_json(run, hide), "view": shown, "said": said})

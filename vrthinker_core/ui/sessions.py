@@ -19,13 +19,13 @@ from typing import Any
 from vrthinker_core.backends.base import Backend
 from vrthinker_core.branch_plan import BranchPlan
 from vrthinker_core.errors import BadInput
-from vrthinker_core.traces import memory_of
+from vrthinker_core.traces import memory_of, storable
 from vrthinker_core.types import Settings, Side, VideoPair, Vote
 from vrthinker_core.types.events import Started
 from vrthinker_core.ui import words
 from vrthinker_core.ui.history import History, SavedRun
 from vrthinker_core.ui.queue import JudgeQueue
-from vrthinker_core.ui.run import BackgroundRun, JobRunner, Replay, RunJob, VideosAtHand, trace_of
+from vrthinker_core.ui.run import BackgroundRun, JobRunner, Replay, RunJob, VideosAtHand
 from vrthinker_core.ui.view import ThumbnailFiles
 from vrthinker_core.video.files import file_digest
 from vrthinker_core.video.timeline import claims_drawn
@@ -117,8 +117,8 @@ class Session:
     @property
     def _files(self) -> list[tuple[str | None, str | None]]:
         """The digests of each side's file that the shown run judged, and its player holds."""
-        started = self.shown.run.state.started if self.shown else None
-        clips = started.clips if started else (None, None)
+        trace = self.shown.run.trace if self.shown else None
+        clips = trace.started.clips if trace else (None, None)
         judged = [clip.digest if clip else None for clip in clips]
         return [(file, player.digest) for file, player in zip(judged, self.players, strict=True)]
 
@@ -224,7 +224,7 @@ class Sessions:
         if session.shown is not former or not former.run.over:
             raise BadInput(words.NO_RUN)
         kept = former.kept or (former.name if former.owner and self._history.keeps else "")
-        run = BackgroundRun(job, self._run_job, self._queue, former.run.state)
+        run = BackgroundRun(job, self._run_job, self._queue, former.run.trace)
         checked = replace(former, run=run, link="", checks=number, kept=kept, size=None)
         checked.began, checked.left_at = time.time(), None
         return self._join(session, run, checked)
@@ -237,10 +237,9 @@ class Sessions:
 
     def _keep(self, shown: ShownRun) -> bool:
         """Keep the run so far for its visitor, unless they have deleted it."""
-        trace = trace_of(shown.run.state)
-        if trace is None or not shown.kept:
+        if (trace := shown.run.trace) is None or not shown.kept:
             return False
-        told = shown.kept, shown.owner, trace, shown.began, shown.files
+        told = shown.kept, shown.owner, storable(trace), shown.began, shown.files
         kept = self._history.update(*told, again=shown.stored)
         shown.stored = shown.stored or kept
         return kept
@@ -294,8 +293,8 @@ class Sessions:
         elif former is not None and former.name == shown.name:  # its order is checked
             session.branches = [shown if run is former else run for run in branches]
         self.show(session, shown)
-        started = former.run.state.started if former else None
-        return plan.prompt if plan and started and plan.prompt != started.prompt else ""
+        before = former.run.trace if former else None
+        return plan.prompt if plan and before and plan.prompt != before.started.prompt else ""
 
     def add_vote(self, session: Session, shown: ShownRun, vote: Vote) -> None:
         """Keep the visitor's vote with their own copy of the run, which has no link any more.
@@ -306,9 +305,9 @@ class Sessions:
             raise BadInput(words.NO_RUN)
         shown.run.add_vote(vote)
         shown.hidden, shown.voted, shown.link, shown.size = False, True, "", None
-        trace = trace_of(shown.run.state)
+        trace = shown.run.trace
         if trace and not self._keep(shown) and (shown.run.over or not shown.kept):
-            shown.kept = self._history.keep(shown.owner, trace, shown.files)
+            shown.kept = self._history.keep(shown.owner, storable(trace), shown.files)
 
     def runs_of(self, owner: str) -> list[ShownRun]:
         """Return the visitor's kept runs that are shown or go on."""
@@ -424,5 +423,5 @@ def _size(session: Session) -> int:
     over = {run for run in (*session.branches, session.shown) if run and run.run.over}
     for run in over:
         if run.size is None:
-            run.size = memory_of(trace_of(run.run.state))
+            run.size = memory_of(run.run.trace)
     return sum(run.size or 0 for run in over)

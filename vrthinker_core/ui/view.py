@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from vrthinker_core.protocols.factory import protocol_of
 from vrthinker_core.protocols.frame_facts import (
     COUNTED_FACTS,
     outside_words,
@@ -38,9 +39,9 @@ from vrthinker_core.types import (
     Thumbnail,
     Verdict,
 )
-from vrthinker_core.types.events import Trace, Turn
+from vrthinker_core.types.events import Called, Finished, OpenTurn, Run, Trace, Turn
 from vrthinker_core.types.messages import LabelProbabilities
-from vrthinker_core.types.order import OrderEffect, order_of
+from vrthinker_core.types.order import OrderEffect, order_of, swap_run
 from vrthinker_core.types.progress import Pace, count, duration, reading, totals, turn_figures
 from vrthinker_core.types.wording import (
     BRANCH,
@@ -52,7 +53,7 @@ from vrthinker_core.types.wording import (
     order_unchecked,
 )
 from vrthinker_core.ui import words
-from vrthinker_core.ui.run import RunState, state_of
+from vrthinker_core.ui.run import BackgroundRun, Replay, cut_turn
 from vrthinker_core.video.thumbnails import finite, jpeg_size, seek_time, timeline_position
 
 Json = dict[str, Any]
@@ -175,11 +176,26 @@ def group_tiles(frames: Iterable[Thumbnail]) -> list[Tile]:
 class RunView:
     """One run so far, live or saved."""
 
-    def __init__(self, state: RunState, *, swapped: bool = False) -> None:
-        """Look at a run. `swapped`: it is a second run in the sides of the first."""
-        self.state, self._swapped = state, swapped
-        self.started, self.finished = state.started, state.finished
-        self.order = order_of(state.runs)  # None without two verdicts
+    def __init__(
+        self,
+        run: Run | None,
+        *,
+        ended: Finished | None = None,
+        checking: bool = False,
+        swapped: bool = False,
+    ) -> None:
+        """Look at a run, or None before it begins.
+
+        `ended` is the end of a run that never began, `checking` says that its order is being
+        checked (`ended` is then of that check), `swapped` that it is a second run in the sides of
+        the first.
+        """
+        self.run, self._ended_early, self._checking, self._swapped = run, ended, checking, swapped
+        self.started = run.started if run else None
+        self.finished = run.finished if run else ended
+        self.vote = run.vote if isinstance(run, Trace) else None
+        self.protocol = protocol_of(run.started) if run else None
+        self.order = order_of(run.runs) if isinstance(run, Trace) else None
         # None before the end, without an answer and outside the judge's scope
         self.verdict = self.finished.verdict if self.finished else None
         # Whether the judge cannot judge such a pair: no label counts
@@ -191,23 +207,57 @@ class RunView:
         self.headline = (
             words.headline(self.started, self.finished, self.order) if self.finished else ""
         )
-        self._in_view = state.in_view
+        self.ended = run.turns if run else ()  # The turns that have ended
 
     @classmethod
-    def of(cls, trace: Trace) -> "RunView":
-        """Return the view of a saved run."""
-        return cls(state_of(trace))
+    def of(cls, run: BackgroundRun | Replay) -> "RunView":
+        """Return the view of a run on the page."""
+        return cls(run.trace, ended=run.ended, checking=run.is_check)
+
+    @property
+    def runs(self) -> "tuple[RunView, ...]":
+        """The run and, once its order is checked, the second one in its own sides."""
+        second = self.run.swapped if isinstance(self.run, Trace) else None
+        if second is None and not self._checking:
+            return (self,)
+        return self, RunView(second, ended=None if second else self._ended_early)
 
     @cached_property
     def second(self) -> "RunView | None":
         """The second run in the sides of the first; None if there is none."""
-        second = self.state.swapped
-        return RunView(second.in_first_sides(), swapped=True) if second else None
+        if len(self.runs) == 1:
+            return None
+        second = self.runs[1]
+        return RunView(second.run and swap_run(second.run), ended=second.finished, swapped=True)
+
+    @cached_property
+    def _open(self) -> OpenTurn:
+        """The turn that goes on, if one does."""
+        return (self.run and self.run.open) or OpenTurn()
+
+    @cached_property
+    def turns(self) -> tuple[Turn, ...]:
+        """The turns; the reply of one that goes on is read as far as it is written."""
+        cut = cut_turn(self.run) if self.run else None
+        if cut is None or self.protocol is None:
+            return self.ended
+        written, called = HALF_TAG.sub("", cut.completion.text), self._open.called
+        reply = self.protocol.parse(written, cut=True) if written else Reply("")
+        wants = FrameSelection(called.asked) if called else None
+        return *self.ended, replace(cut, reply=replace(reply, wants=wants))
+
+    @cached_property
+    def _in_view(self) -> frozenset[FrameRef]:
+        """The frames in view after the last turn, or sent since."""
+        if not self.turns:
+            return frozenset()
+        last = self.turns[-1]
+        return frozenset(last.in_view).union(frame.ref for frame in last.frames)
 
     @cached_property
     def probabilities(self) -> Probabilities:
         """How likely each label of the verdict was, as far as known."""
-        return verdict_probabilities(self.state.ended, self.verdict)
+        return verdict_probabilities(self.ended, self.verdict)
 
     def label(self, dimension: Dimension) -> tuple[str, Preference | None]:
         """Return a dimension's label in words and as a value; None if the order flips it."""
@@ -219,7 +269,7 @@ class RunView:
 
     def deciding_pair(self) -> dict[Side, Thumbnail]:
         """Return the frames that decided it: overall, else in one dimension, else the last."""
-        turns = [group_tiles(turn.frames) for turn in self.state.turns]
+        turns = [group_tiles(turn.frames) for turn in self.turns]
         named = [tile for _, tiles in self._reasons.values() for tile in tiles]
         shown = named or (turns and turns[-1]) or [tile for tiles in turns for tile in tiles]
         best = max(shown, key=lambda tile: len(tile.halves), default=None)
@@ -246,7 +296,7 @@ class RunView:
             "no_check": words.CHECK_BRANCH if started.is_taken_over(1) else never,
             "vote": self._vote(),
             "ending": ending,  # what a person must know; "" after an ordinary answer
-            "turns": [self._turn(turn, pictures) for turn in self._turns],
+            "turns": [self._turn(turn, pictures) for turn in self.turns],
             "coming": self._coming(pictures),
         }
 
@@ -267,8 +317,8 @@ class RunView:
     def _outside(self) -> Json:
         """What a run without a verdict showed, the ways on, and what the judge wrote, put away."""
         assert self.started is not None
-        turns = self.state.ended
-        first = [frame for turn in self.state.turns[:1] for frame in turn.frames]
+        turns = self.ended
+        first = [frame for turn in self.turns[:1] for frame in turn.frames]
         is_paired = self.started.dialect != "concat"
         looked = len(group_tiles(first)) if is_paired else len(first)
         asked = sum(len(turn.reply.wants.indices) for turn in turns if turn.reply.wants)
@@ -304,7 +354,7 @@ class RunView:
         """Return [heading, text] of what was sent and came back, for each turn."""
         system = self.started.system if self.started else ""
         turns = list[list[list[str]]]()
-        for turn in self.state.turns:
+        for turn in self.turns:
             shown = f", with {count(len(turn.frames), 'picture')}" if turn.frames else ""
             passages = [["System prompt", system]] if system and not turns else []
             passages.append([f"Sent{shown}", turn.told])
@@ -315,21 +365,29 @@ class RunView:
             turns.append(passages)
         return turns
 
-    def status(self, seconds: float, pace: Pace = Pace()) -> str:
-        """Return the run's state in one line, `seconds` after it began."""
-        state, started = self.state, self.started
-        if state.swapped is not None and state.swapped.finished is None:
-            return words.IN_SWAPPED.format(RunView(state.swapped).status(seconds, pace))
+    def status(
+        self,
+        seconds: float,
+        pace: Pace = Pace(),
+        opening: tuple[float, float] | None = None,
+    ) -> str:
+        """Return the run's state in one line, `seconds` after it began.
+
+        `opening` is the share of each video that was read, before the run has started.
+        """
+        second = self.runs[-1]
+        if second is not self and second.finished is None:
+            return words.IN_SWAPPED.format(second.status(seconds, pace, opening))
         if self.finished is not None:
-            return self._ended()
-        if started is None or not state.turns:
-            opening = state.opening
+            return self._outcome()
+        started, turns = self.started, self.turns
+        if started is None or not turns:
             return f"{reading(opening)} · {duration(seconds)}" if opening else words.OPENING
-        turn, turns = state.turns[-1], started.settings.max_turns
+        turn, most = turns[-1], started.settings.max_turns
         new = f"looking at {count(len(turn.frames), 'new frame')}" if turn.frames else "thinking"
-        left = pace.seconds_left(seconds, turns)
+        left = pace.seconds_left(seconds, most)
         known = [
-            f"Turn {turn.number}{f' of {turns}' if turns else ''}",
+            f"Turn {turn.number}{f' of {most}' if most else ''}",
             "writing" if turn.completion.text else new,
             duration(seconds),
             f"at most {duration(math.ceil(left), whole=True)} left" if left else "",
@@ -338,23 +396,23 @@ class RunView:
 
     def replay_status(self) -> str:
         """Return the same line for a saved run, which the page can play."""
-        turns = [turn for run in self.state.runs for turn in run.turns]
+        turns = [turn for run in self.runs for turn in run.turns]
         frames = sum(len(turn.frames) for turn in turns)
         return words.recorded_status(self.finished, len(turns), frames)
 
-    def _ended(self) -> str:
+    def _outcome(self) -> str:
         """How the run ended and what it took, with its second run."""
         assert self.finished is not None
-        second = self.state.swapped or RunState()
-        turns = [*self.state.turns, *second.turns]
-        ended = words.ended_status(self.finished, len(turns), second.finished)
-        took = totals((*self.state.ended, *second.ended), tokens=False)
+        turns = [turn for run in self.runs for turn in run.turns]
+        second = self.runs[1].finished if len(self.runs) > 1 else None
+        ended = words.ended_status(self.finished, len(turns), second)
+        took = totals([turn for run in self.runs for turn in run.ended], tokens=False)
         return " · ".join(filter(None, [ended, took]))
 
     @cached_property
     def _named(self) -> frozenset[str]:
         """The numbers of the frames that the reasoning for the verdict names."""
-        turns = self.state.ended if self.verdict else ()
+        turns = self.ended if self.verdict else ()
         told = [turn.reply.think[-20_000:] for turn in turns if turn.reply.verdict][-1:]
         told += [sentence for sentence, _ in self._reasons.values()] if told else []
         shown = {frame.number for turn in turns for frame in turn.frames}
@@ -378,8 +436,8 @@ class RunView:
 
         The demo judge only counts wrong facts there: the fact that decided stands in its notes.
         """
-        turns, found = self.state.turns, {}
-        thoughts = [turn.reply.think for turn in reversed(self.state.ended)]
+        turns, found = self.turns, {}
+        thoughts = [turn.reply.think for turn in reversed(self.ended)]
         tiles = [tile for turn in turns for tile in group_tiles(turn.frames)]
         shown = {half.number: tile for tile in tiles for half in tile.halves.values()}
         for dimension in words.DIMENSION_HELP:
@@ -399,7 +457,7 @@ class RunView:
 
     def _grid(self) -> Json | None:
         """How the run counts frames, for the rail; None without a known protocol."""
-        if (protocol := self.state.protocol) is None:
+        if (protocol := self.protocol) is None:
             return None
         slots = protocol.grid.slots
         return {
@@ -411,7 +469,7 @@ class RunView:
 
     def _vote(self) -> Json | None:
         """The vote, in the order in which the page shows the dimensions."""
-        if (vote := self.state.vote) is None:
+        if (vote := self.vote) is None:
             return None
         same, rows = vote.compare(self.verdict), label_rows(vote.labels)
         said = {True: "agree", False: "differ", None: ""}
@@ -443,7 +501,7 @@ class RunView:
         caveats = words.verdict_caveats(finished) if finished else []
         if grid := second._grid():  # the numbers of the person's first video before the second's
             grid["first"].reverse()
-        turns = [second._turn(turn, pictures) for turn in second._turns]
+        turns = [second._turn(turn, pictures) for turn in second.turns]
         told = {"notice": words.SWAPPED_NOTICE, "grid": grid, "turns": turns}
         return {
             "live": finished is None,
@@ -455,7 +513,7 @@ class RunView:
 
     def is_open(self, turn: Turn) -> bool:
         """Whether that turn has not ended."""
-        return self.state.writing and turn.number == self.state.turns[-1].number
+        return turn.number > len(self.ended)
 
     def _turn(self, turn: Turn, pictures: Pictures) -> Json:
         started, number, ended = self.started, turn.number, not self.is_open(turn)
@@ -508,22 +566,9 @@ class RunView:
         told = [words.ALREADY_SHOWN.format(again)] if again else []
         return [*told, *([] if self.is_open(turn) else words.turn_remarks(turn))]
 
-    @cached_property
-    def _turns(self) -> tuple[Turn, ...]:
-        """The turns; the reply of an open one, and what it asks for, as far as it is written."""
-        state, protocol = self.state, self.state.protocol
-        last = state.turns[-1] if state.writing else None
-        if last is None or protocol is None or not last.completion.text:
-            return state.turns
-        text = HALF_TAG.sub("", last.completion.text)
-        asked = protocol.request(text) if not last.forced else ()
-        wants = FrameSelection(asked) if asked else None
-        reply = replace(protocol.parse(text, cut=True), wants=wants)
-        return *state.ended, replace(last, reply=reply)
-
     def _asked(self, turn: Turn) -> tuple[int, ...]:
         """The frames that the call before that turn asks for."""
-        before = [each.reply for each in self.state.turns if each.number == turn.number - 1]
+        before = [each.reply for each in self.turns if each.number == turn.number - 1]
         wants = before[-1].wants if before and before[-1].kind == "tool" else None
         return wants.indices if wants else ()
 
@@ -537,37 +582,30 @@ class RunView:
 
     def _request(self, turn: Turn) -> tuple[list[int], list[int]]:
         """The frames that a turn asks for: new ones, and those that are in view already."""
-        reply = turn.reply
-        asked = reply.wants.indices if reply.wants and reply.kind == "tool" else ()
-
-        def missing(view: Set[FrameRef]) -> list[int]:
-            refs = {index: self._refs(index) for index in asked}
-            return [index for index in asked if not (refs[index] and view >= {*refs[index]})]
-
-        if after := [each for each in self.state.turns if each.number > turn.number]:
+        if after := [each for each in self.turns if each.number == turn.number + 1]:
             again = self._already_shown(after[0])
-            new = [index for index in asked if index not in again]
-        else:  # as `Deliberation` answers
-            new = missing(self._in_view) and missing(self.state.stays_in_view)
-        return new, [index for index in asked if index not in new]
+            return [index for index in self._asked(after[0]) if index not in again], [*again]
+        asked = turn.reply.wants.indices if turn.reply.wants and turn.reply.kind == "tool" else ()
+        called = self._open.called or Called(asked, asked)  # Of a run that is over nothing comes
+        return [*called.new], [*called.again]
 
     def _refs(self, index: int) -> list[FrameRef]:
         """The frames of an index, on the sides that are shown; of an unknown protocol none."""
-        refs = self.state.protocol.frame_refs((index,)) if self.state.protocol else ()
+        refs = self.protocol.frame_refs((index,)) if self.protocol else ()
         return [FrameRef(ref.slot, ref.side.other) if self._swapped else ref for ref in refs]
 
     def _coming(self, pictures: Pictures) -> Json | None:
         """The next turn, as far as its frames are asked for; None without a request."""
-        state, started, protocol = self.state, self.started, self.state.protocol
-        if not (started and protocol and state.turns) or self.finished or state.turns[-1].forced:
+        started, protocol = self.started, self.protocol
+        if not (started and protocol and self.turns) or self.finished:
             return None
         clips, empty = started.clips, list[Thumbnail]()
-        for index in self._request(self._turns[-1])[0]:
+        for index in self._request(self.turns[-1])[0]:
             for ref in self._refs(index):
                 clip = clips[ref.side - 1]
                 place = protocol.grid.index(ref.slot, max(1, clip.frames if clip else 1))
                 empty.append(Thumbnail(ref, str(index), place, 0, 0, b""))
-        ratios = {frame.ref.side: pictures(frame).ratio for frame in state.turns[0].frames}
+        ratios = {frame.ref.side: pictures(frame).ratio for frame in self.turns[0].frames}
 
         def blank(frame: Thumbnail) -> Picture:
             return Picture("", ratios.get(frame.ref.side, 1))

@@ -129,7 +129,7 @@ class Site:
 
     def show(self, page: str, shown: ShownRun) -> ShownRun:
         """Show a run on that page once its judge has begun."""
-        until(lambda: shown.run.begun and shown.run.state.runs[-1].started)
+        until(lambda: shown.run.begun and shown.run.trace)
         self.sessions.show(self.sessions.get(page), shown)
         return shown
 
