@@ -19,9 +19,9 @@ from vrthinker_core.backends.base import (
     not_cancelled,
 )
 from vrthinker_core.comparison import Comparison, PendingTurn
-from vrthinker_core.cpus import cpu_count
 from vrthinker_core.errors import BadInput, judge_failure
 from vrthinker_core.judge import ReplyCollector, check_opened, stream_items
+from vrthinker_core.system import cpu_count
 from vrthinker_core.traces import TraceWriter
 from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.types.events import JudgeEvent, RunEvent, Swapped

@@ -2,10 +2,9 @@
 
 import re
 import stat
-import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
@@ -292,11 +291,3 @@ def with_shown_slots(trace: Trace) -> Trace:
     shown = shown_slots(trace.runs)
     slots = tuple(slot for slot in trace.vote.slots if slot in shown)
     return replace(trace, vote=replace(trace.vote, slots=slots))
-
-
-def memory_of(value: object) -> int:
-    """Return the bytes of memory that a value of our types takes."""
-    parts: Iterable[object] = value if isinstance(value, tuple) else ()
-    if is_dataclass(value):
-        parts = (getattr(value, field.name) for field in fields(value))
-    return sys.getsizeof(value) + sum(map(memory_of, parts))
