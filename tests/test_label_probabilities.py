@@ -29,7 +29,7 @@ from vrthinker_core.types import Dimension, Settings, VideoPair
 from vrthinker_core.types.events import Event, Trace
 from vrthinker_core.types.messages import Completion
 from vrthinker_core.types.order import swap_turn
-from vrthinker_core.types.wording import percent
+from vrthinker_core.words import percent
 
 TOLD = Completion(
     ANSWER, reasoning="<b>First</b> I look.\n" * 3, label_tokens=handmade_runs.label_tokens()

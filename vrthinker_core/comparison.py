@@ -33,7 +33,6 @@ from vrthinker_core.errors import (
 from vrthinker_core.protocols import PromptProtocol, make_protocol, sanitize_prompt, with_defaults
 from vrthinker_core.protocols.factory import chosen_protocol, frame_layout
 from vrthinker_core.protocols.sanitize import MAX_PROMPT, check_prompt
-from vrthinker_core.text import encodable
 from vrthinker_core.types import (
     ClipInfo,
     FrameRef,
@@ -56,6 +55,7 @@ from vrthinker_core.types.messages import Cancelled, Completion
 from vrthinker_core.video import Clip, DecoderPool
 from vrthinker_core.video.clip_pair import PairOpening, frame_source
 from vrthinker_core.video.thumbnails import make_thumbnail
+from vrthinker_core.words import encodable
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,6 @@ from vrthinker_core.branch_plan import BranchPlan
 from vrthinker_core.comparison import Comparison
 from vrthinker_core.errors import BackendFailed, BackendRefused, BadInput, judge_failure
 from vrthinker_core.storage import data_errors, type_adapter
-from vrthinker_core.text import encodable
 from vrthinker_core.traces import TraceWriter
 from vrthinker_core.types import Settings, Trace, VideoPair
 from vrthinker_core.types.events import (
@@ -32,6 +31,7 @@ from vrthinker_core.types.events import (
 from vrthinker_core.types.messages import MAX_PIECES, Cancelled, Completion
 from vrthinker_core.types.settings import MAX_NUMBER
 from vrthinker_core.video import DecoderPool
+from vrthinker_core.words import encodable
 
 MAX_WRITTEN = 3 * 2**19
 """Maximum characters that a judge may write in one run, reasoning included. A trace holds two runs,

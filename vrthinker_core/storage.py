@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from vrthinker_core.errors import BadInput, VrThinkerError, out_of_files
-from vrthinker_core.text import encodable
+from vrthinker_core.words import encodable
 
 if sys.platform != "win32":
     import fcntl

@@ -12,7 +12,6 @@ from typing import get_args
 
 from vrthinker_core.errors import BadInput, TraceError
 from vrthinker_core.storage import data_errors, remove_parts, type_adapter, write_atomically
-from vrthinker_core.text import encodable
 from vrthinker_core.types import ProtocolName
 from vrthinker_core.types.events import (
     Finished,
@@ -26,6 +25,7 @@ from vrthinker_core.types.events import (
     shown_slots,
 )
 from vrthinker_core.video.thumbnails import is_thumbnail
+from vrthinker_core.words import encodable
 
 MAX_BYTES = 64 * 2**20
 # Commas between values, and a fifth as many brackets: parsing cost grows with these, not with bytes

@@ -21,8 +21,14 @@ from tests.ui.support.inside import BRANCH, RUN, finish_at_once, make_sessions, 
 from vrthinker_core.errors import BackendFailed
 from vrthinker_core.traces import from_json, to_json
 from vrthinker_core.types import Settings, Side, StopReason, Trace, VideoPair
-from vrthinker_core.types.events import Event, Finished, FramesShown, Swapped, TextArrived as Text
-from vrthinker_core.types.progress import Pace
+from vrthinker_core.types.events import (
+    Event,
+    Finished,
+    FramesShown,
+    Pace,
+    Swapped,
+    TextArrived as Text,
+)
 from vrthinker_core.ui.history import SavedRun
 from vrthinker_core.ui.page import give_back_memory
 from vrthinker_core.ui.queue import JudgeQueue

@@ -12,8 +12,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 from vrthinker_core.backends.built_in import NANO_NAME
 from vrthinker_core.errors import BadInput
-from vrthinker_core.text import encodable
 from vrthinker_core.types import ProtocolName
+from vrthinker_core.words import encodable
 
 HostKind = Literal["openai", "gemini", "openrouter", "hf-inference"]
 Kind = Literal["nano", "hf", "server", "local", HostKind, "scripted", "python"]

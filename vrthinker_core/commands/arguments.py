@@ -25,8 +25,8 @@ from typer import Option
 from vrthinker_core.backends.judge_name import JUDGE_FORMS
 from vrthinker_core.errors import BadInput
 from vrthinker_core.storage import os_errors
-from vrthinker_core.text import filled_lines, printable
 from vrthinker_core.types.settings import SETTINGS, Setting, Settings
+from vrthinker_core.words import filled_lines, printable
 
 NOTHING_JUDGED, INTERRUPTED = 3, 130  # Exit status: no pair has a verdict; Ctrl+C
 CONCURRENCY = 8  # default number of pairs judged at the same time

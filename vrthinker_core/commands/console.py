@@ -13,7 +13,6 @@ from vrthinker_core.commands.arguments import LINE_SECONDS, print_error, progres
 from vrthinker_core.protocols.frame_facts import outside_words
 from vrthinker_core.protocols.parser import verdict_probabilities
 from vrthinker_core.results.result import ROW_FAULT, PairResult
-from vrthinker_core.text import printable
 from vrthinker_core.types import Dimension, Side, Verdict, Vote
 from vrthinker_core.types.events import (
     Event,
@@ -30,7 +29,6 @@ from vrthinker_core.types.events import (
     Voted,
 )
 from vrthinker_core.types.order import OrderEffect, check_order
-from vrthinker_core.types.progress import count, ended_after, reading, totals, turn_figures
 from vrthinker_core.types.wording import (
     DIMENSION_NAMES,
     LABEL_NAMES,
@@ -42,9 +40,18 @@ from vrthinker_core.types.wording import (
     SIDES_SWAPPED,
     TELLING,
     branch_name,
-    frame_time,
     order_unchecked,
+    totals,
+    turn_figures,
+)
+from vrthinker_core.words import (
+    count,
+    ended_after,
+    frame_time,
     percent,
+    printable,
+    rate_parts,
+    reading,
 )
 
 
@@ -79,17 +86,6 @@ class ProgressCounts:
         if self.failed:
             parts.append(f"{self.failed:,} failed")
         return ", ".join(parts)
-
-
-def rate_parts(rate: float, left: float) -> list[str]:
-    """Return the rate (per second or seconds each) and time left (`2 h 20 min`)."""
-    minutes, seconds = divmod(round(left), 60)
-    hours, minutes = divmod(minutes, 60)
-    time_left = f"{minutes} min" if minutes else f"{seconds} s"
-    if hours:
-        time_left = f"{hours:,} h {minutes} min"
-    each = f"{rate:.1f} a second" if rate >= 1 else f"{1 / rate:.1f} s each"
-    return [each, f"{time_left} left"]
 
 
 @contextmanager

@@ -32,8 +32,6 @@ from vrthinker_core.evaluation.figures import (
     interval_text,
     outcome_sentences,
     points_with_interval,
-    probability,
-    share,
     share_with_interval,
     value_of,
 )
@@ -49,9 +47,8 @@ from vrthinker_core.evaluation.job import (
 from vrthinker_core.evaluation.video_table import VideoTable, read_videos
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import ROW_FAULT, MissingRule, PairResult
-from vrthinker_core.text import encodable, printable
 from vrthinker_core.types import Dimension, Settings
-from vrthinker_core.types.progress import count
+from vrthinker_core.words import count, encodable, or_dash, p_value, printable, share
 
 if TYPE_CHECKING:
     from vrthinker_core.evaluation.agreement import IntervalEstimate, JudgeComparison
@@ -108,7 +105,7 @@ def print_comparison(compared: "JudgeComparison", console: Console) -> None:
             _bare(each.first),
             _bare(each.second),
             points_with_interval(each.difference),
-            probability(each.p),
+            p_value(each.p),
         ]
         for each in compared.metrics
     ]
@@ -338,13 +335,13 @@ def _report_ranking(table: VideoTable, results: Sequence[PairResult], out: Path,
     for row in ranking.dimensions[Dimension.OA].strengths:
         interval = row.interval
         figures = (
-            _or_dash(row.place),
+            or_dash(row.place),
             printable(row.generator),
-            _or_dash(row.strength, "+z.2f"),
+            or_dash(row.strength, "+z.2f"),
             f"{interval[0]:+z.2f} to {interval[1]:+z.2f}" if interval else "–",
-            _or_dash(row.all_pairs.rate, ".0%"),
+            or_dash(row.all_pairs.rate, ".0%"),
             str(row.without_video),
-            *(_or_dash(places[each][row.generator]) for each in others),
+            *(or_dash(places[each][row.generator]) for each in others),
         )
         rows.add_row(*map(Text, figures))
     console.print(rows)
@@ -352,7 +349,3 @@ def _report_ranking(table: VideoTable, results: Sequence[PairResult], out: Path,
         console.print(Text(printable(line)))
     console.print(Text(f"{out / 'ranking.html'} shows the win matrix and the best of each prompt."))
     return 0 if ranking.pairs else NOTHING_JUDGED
-
-
-def _or_dash(figure: float | None, form: str = "") -> str:
-    return "–" if figure is None else format(figure, form)

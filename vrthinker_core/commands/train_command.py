@@ -22,10 +22,8 @@ from vrthinker_core.commands.arguments import (
     stop_on_signal,
     with_setting_options,
 )
-from vrthinker_core.commands.console import rate_parts
 from vrthinker_core.errors import BadInput
 from vrthinker_core.protocols.factory import chosen_protocol, frame_layouts
-from vrthinker_core.text import encodable, printable
 from vrthinker_core.training.config import (
     CONFIG,
     PresetName,
@@ -45,6 +43,7 @@ from vrthinker_core.training.run_folder import (
     read_state,
 )
 from vrthinker_core.types import ProtocolName, Settings
+from vrthinker_core.words import encodable, printable, rate_parts
 
 if TYPE_CHECKING:
     from vrthinker_core.training.cold_start import Teacher

@@ -21,6 +21,7 @@ from vrthinker_core.types.events import (
     FramesShown,
     JudgeEvent,
     Opening,
+    Pace,
     Run,
     Started,
     StopReason,
@@ -34,7 +35,6 @@ from vrthinker_core.types.events import (
 )
 from vrthinker_core.types.messages import Completion
 from vrthinker_core.types.order import swap_end, swap_turn
-from vrthinker_core.types.progress import Pace
 from vrthinker_core.ui.queue import JudgeQueue
 
 

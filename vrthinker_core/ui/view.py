@@ -38,10 +38,9 @@ from vrthinker_core.types import (
     Thumbnail,
     Verdict,
 )
-from vrthinker_core.types.events import Trace, Turn
+from vrthinker_core.types.events import Pace, Trace, Turn
 from vrthinker_core.types.messages import LabelProbabilities
 from vrthinker_core.types.order import OrderEffect, order_of
-from vrthinker_core.types.progress import Pace, count, duration, reading, totals, turn_figures
 from vrthinker_core.types.wording import (
     BRANCH,
     DIMENSION_NAMES,
@@ -50,10 +49,13 @@ from vrthinker_core.types.wording import (
     TAKEN_OVER,
     branch_name,
     order_unchecked,
+    totals,
+    turn_figures,
 )
 from vrthinker_core.ui import words
 from vrthinker_core.ui.run import RunState, state_of
 from vrthinker_core.video.thumbnails import finite, jpeg_size, seek_time, timeline_position
+from vrthinker_core.words import count, duration, reading
 
 Json = dict[str, Any]
 HALF_TAG = re.compile(r"</?[a-z_ ]{0,20}$", re.IGNORECASE)  # of a tag that is being written
