@@ -251,8 +251,8 @@ def train(
 
 def _is_nano(model: str) -> bool:
     """Return whether a checkpoint is the built-in judge, or was trained from it."""
-    from vrthinker_core.backends.built_in import NANO
     from vrthinker_core.backends.checkpoint_files import read_config as model_config
+    from vrthinker_core.backends.judge_name import NANO
 
     if not Path(model).is_dir():
         return "/" not in model  # no folder: said elsewhere

@@ -9,8 +9,7 @@ from annotated_types import Interval
 
 from vrthinker_core.types.comparison import Side, Verdict, Vote
 from vrthinker_core.types.frames import ClipInfo, FrameRef, Thumbnail
-from vrthinker_core.types.messages import Completion
-from vrthinker_core.types.replies import CUT_PROBLEMS, Problem, Reply
+from vrthinker_core.types.messages import CUT_PROBLEMS, Completion, Problem, Reply
 from vrthinker_core.types.settings import (
     MAX_TURNS,
     Amount,
