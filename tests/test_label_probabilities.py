@@ -18,7 +18,7 @@ from tests.ui.support import handmade_runs
 from tests.ui.support.handmade_runs import ANSWER, SHARES
 from vrthinker_core.backends import NANO, ScriptedBackend
 from vrthinker_core.backends.transformers_local import TransformersBackend
-from vrthinker_core.commands.console import ConsoleRenderer
+from vrthinker_core.commands.terminal import ConsoleRenderer
 from vrthinker_core.errors import TraceError
 from vrthinker_core.judge import judge
 from vrthinker_core.protocols.parser import verdict_probabilities

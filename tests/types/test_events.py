@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 from rich.console import Console
 
 from tests.ui.support import handmade_runs
-from vrthinker_core.commands.console import ConsoleRenderer
+from vrthinker_core.commands.terminal import ConsoleRenderer
 from vrthinker_core.types import Dimension, Preference, Run, Settings, StopReason, Verdict, Vote
 from vrthinker_core.types.comparison import MAX_DECIDING, MAX_NOTE
 from vrthinker_core.types.events import Event, Finished, FramesShown, Pace, Started, TextArrived

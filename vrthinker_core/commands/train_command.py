@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Exit, Option
 
 from vrthinker_core.__about__ import asset
-from vrthinker_core.backends import open_backend
-from vrthinker_core.backends.factory import default_choice
+from vrthinker_core.backends import NANO, default_choice, open_backend
 from vrthinker_core.backends.judge_name import parse_judge
-from vrthinker_core.commands.arguments import (
+from vrthinker_core.commands.terminal import (
     INTERRUPTED,
-    NOTHING_JUDGED,
+    NO_VERDICT,
     JudgeOption,
     print_error,
     progress,
@@ -252,7 +251,6 @@ def train(
 def _is_nano(model: str) -> bool:
     """Return whether a checkpoint is the built-in judge, or was trained from it."""
     from vrthinker_core.backends.checkpoint_files import read_config as model_config
-    from vrthinker_core.backends.judge_name import NANO
 
     if not Path(model).is_dir():
         return "/" not in model  # no folder: said elsewhere
@@ -371,4 +369,4 @@ def teacher(
     if stopped():
         print_error("Stopped; call the command again to go on.")
         raise Exit(INTERRUPTED)
-    raise Exit(0 if report.kept else NOTHING_JUDGED)
+    raise Exit(0 if report.kept else NO_VERDICT)

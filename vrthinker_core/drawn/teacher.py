@@ -17,7 +17,6 @@ from vrthinker_core.drawn.moving_scene import GO, STAY, Scene, SceneRenderer
 from vrthinker_core.drawn.world import DrawnPair, verdict_from_flaws
 from vrthinker_core.protocols.base import PromptProtocol
 from vrthinker_core.protocols.factory import make_protocol
-from vrthinker_core.protocols.frame_facts import COUNT_WORDS
 from vrthinker_core.types import Dimension, FrameRef, ProtocolName, Settings, Side, Verdict
 from vrthinker_core.types.comparison import ANSWER_ORDER, SUB_SCORES
 from vrthinker_core.words import NUMBERS
@@ -72,7 +71,7 @@ def compare_facts(pair: DrawnPair) -> str:
 
 
 def _things(facts: SceneFacts) -> list[Words]:
-    return [(COUNT_WORDS[thing.count - 1], thing.colour, thing.shape) for thing in facts.things]
+    return [(NUMBERS[thing.count], thing.colour, thing.shape) for thing in facts.things]
 
 
 def _named(facts: SceneFacts) -> str:

@@ -15,17 +15,18 @@ if TYPE_CHECKING:
     from vrthinker_core.evaluation.summary import Summary
 
 
-def interval_text(estimate: IntervalEstimate | None, form: str = ".1f", to: str = " to ") -> str:
+def interval_text(
+    estimate: IntervalEstimate | None, form: str = ".1f", around: str = "{} to {}"
+) -> str:
     """Format the interval, as in `61.9 to 81.8`; "" for none."""
     if estimate is None or estimate.low is None or estimate.high is None:
         return ""
-    return f"{100 * estimate.low:{form}}{to}{100 * estimate.high:{form}}"
+    return around.format(format(100 * estimate.low, form), format(100 * estimate.high, form))
 
 
 def share_with_interval(estimate: IntervalEstimate | None) -> str:
     """Format as in `72.7 % (61.9 to 81.8)`."""
-    ends = interval_text(estimate)
-    return share(value_of(estimate)) + (f" ({ends})" if ends else "")
+    return share(value_of(estimate)) + interval_text(estimate, around=" ({} to {})")
 
 
 def value_of(estimate: IntervalEstimate | None) -> float | None:
@@ -45,8 +46,7 @@ def estimate_bars(known: Iterable[tuple[str, IntervalEstimate | None]]) -> list[
 
 def points_with_interval(estimate: IntervalEstimate) -> str:
     """Format as in `+4.2 (-1.0 to +9.4)`."""
-    ends = interval_text(estimate, "+z.1f")
-    return points(estimate.value) + (f" ({ends})" if ends else "")
+    return points(estimate.value) + interval_text(estimate, "+z.1f", " ({} to {})")
 
 
 def best_baseline(found: DimensionAgreement) -> Baseline:
