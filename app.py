@@ -22,7 +22,8 @@ from vrthinker_core.backends.borrowed_gpu import borrows_gpu, gpu_seconds
 from vrthinker_core.backends.judge_name import JUDGE_FORMS, parse_judge
 from vrthinker_core.backends.served_model import LOOPBACK
 from vrthinker_core.errors import BadInput
-from vrthinker_core.storage import allow_open_files, os_errors, owned_folder, usable_folder
+from vrthinker_core.storage import os_errors, owned_folder, usable_folder
+from vrthinker_core.system import allow_open_files
 from vrthinker_core.ui.chooser import GROUPS, PUBLIC, JudgeGroup
 from vrthinker_core.ui.fetch import ANY_ADDRESS, PUBLIC_ONLY
 from vrthinker_core.ui.history import KEEP_SECONDS, MAX_BYTES

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import takewhile
 from pathlib import Path
 
-from vrthinker_core.cpus import cpu_count
+from vrthinker_core.system import cpu_count
 
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from tests.support.file_limit import file_limit
 from tests.ui.support import handmade_runs
-from vrthinker_core import cpus
+from vrthinker_core import system
 from vrthinker_core.cli import app, main
 from vrthinker_core.traces import load, to_json
 from vrthinker_core.types.settings import SETTINGS, Settings, setting
@@ -326,11 +326,11 @@ def test_a_container_may_use_the_processors_it_is_given_time_for(
 ) -> None:
     """In version 2 of control groups one file, in version 1 two."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
-    monkeypatch.setattr(cpus, "CGROUP", tmp_path)
+    monkeypatch.setattr(system, "CGROUP", tmp_path)
     (tmp_path / "cpu").mkdir()
     for name, number in zip(("quota", "period"), limit.replace("max", "-1").split(), strict=False):
         (tmp_path / "cpu" / f"cpu.cfs_{name}_us").write_text(f"{number}\n")
-    assert cpus.cpu_count() == count
+    assert system.cpu_count() == count
     if limit:
         (tmp_path / "cpu.max").write_text(f"{limit}\n")
-    assert cpus.cpu_count() == count
+    assert system.cpu_count() == count

@@ -18,7 +18,7 @@ from tests.ui.support import handmade_runs
 from tests.ui.support.handmade_runs import ANSWER, SHARES
 from vrthinker_core.backends import NANO, ScriptedBackend
 from vrthinker_core.backends.transformers_local import TransformersBackend
-from vrthinker_core.commands.console import ConsoleRenderer
+from vrthinker_core.commands.terminal import ConsoleRenderer
 from vrthinker_core.errors import TraceError
 from vrthinker_core.judge import judge
 from vrthinker_core.protocols.parser import verdict_probabilities
@@ -29,7 +29,7 @@ from vrthinker_core.types import Dimension, Settings, VideoPair
 from vrthinker_core.types.events import Event, Trace
 from vrthinker_core.types.messages import Completion
 from vrthinker_core.types.order import swap_turn
-from vrthinker_core.types.wording import percent
+from vrthinker_core.words import percent
 
 TOLD = Completion(
     ANSWER, reasoning="<b>First</b> I look.\n" * 3, label_tokens=handmade_runs.label_tokens()

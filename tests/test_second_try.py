@@ -18,7 +18,7 @@ from tests.support.decoders import halting_decoders
 from tests.support.engines import CALL, ENGINES, Engine, OddBackend, Stream, end_of
 from tests.test_judge import ANSWER
 from vrthinker_core import errors
-from vrthinker_core.commands.console import ConsoleRenderer
+from vrthinker_core.commands.terminal import ConsoleRenderer
 from vrthinker_core.errors import BackendFailed, ContextFull, RequestRefused
 from vrthinker_core.types import StopReason, VideoPair
 from vrthinker_core.types.events import FramesShown, TextArrived, add_event

@@ -17,16 +17,14 @@ from tests.support.file_limit import file_limit, open_file_limit
 from vrthinker_core.errors import BadInput, describe
 from vrthinker_core.storage import (
     BLOCK,
-    WANTED,
     LineFile,
-    allow_open_files,
-    allow_pairs,
     atomic_path,
     owned_folder,
     remove_parts,
     whole_lines,
     write_atomically,
 )
+from vrthinker_core.system import WANTED_FILES, allow_open_files, allow_pairs
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs SIGKILL and locks")
 
@@ -122,7 +120,7 @@ def test_the_next_start_removes_the_folder_of_a_server_that_was_killed(
 
 def test_the_limit_is_raised_as_far_as_this_process_may() -> None:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    most = WANTED if hard == resource.RLIM_INFINITY else min(hard, WANTED)
+    most = WANTED_FILES if hard == resource.RLIM_INFINITY else min(hard, WANTED_FILES)
     with open_file_limit(256):
         assert allow_open_files() == most
         assert resource.getrlimit(resource.RLIMIT_NOFILE) == (most, hard)

@@ -9,6 +9,7 @@ from vrthinker_core.protocols import PromptProtocol, make_protocol, with_default
 from vrthinker_core.types import ClipInfo, FrameRef, ProtocolName, Run, Settings, Side, Turn
 from vrthinker_core.types.events import Branch, Origin, Started
 from vrthinker_core.types.wording import branch_name
+from vrthinker_core.words import count
 
 MAX_FRAMES = 64  # Frame numbers that are checked; no protocol takes more in one call
 
@@ -115,11 +116,10 @@ def plan_branch(origin: Run, turn: int, changes: Changes = Changes()) -> BranchP
 
 
 def _check_turn(origin: Run, turn: int, changes: Changes) -> None:
-    count = len(origin.turns)
-    if not 1 <= turn <= count + 1:
+    turns = len(origin.turns)
+    if not 1 <= turn <= turns + 1:
         raise BadInput(
-            f"That run has {count} {'turn' if count == 1 else 'turns'}: begin the branch at a "
-            f"turn from 1 to {count + 1}."
+            f"That run has {count(turns, 'turn')}: begin the branch at a turn from 1 to {turns + 1}."
         )
     for taken in origin.turns[: turn - 1]:
         if taken.completion.stop in ("cancelled", "failed"):
@@ -128,9 +128,9 @@ def _check_turn(origin: Run, turn: int, changes: Changes) -> None:
         raise BadInput(
             "Turn 1 shows the protocol's first frames: choose other frames from turn 2 on."
         )
-    if turn > max(count, 1) and not changes.frames:
+    if turn > max(turns, 1) and not changes.frames:
         raise BadInput(
-            f"The run ended with turn {count}: choose the frames that turn {turn} is to show, or "
+            f"The run ended with turn {turns}: choose the frames that turn {turn} is to show, or "
             "begin at an earlier turn."
         )
 

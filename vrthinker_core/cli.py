@@ -20,8 +20,12 @@ from typer import Argument, Exit, Option, Typer
 from vrthinker_core.__about__ import __version__, asset
 from vrthinker_core.backends import open_backend
 from vrthinker_core.branch_plan import BranchPlan, Changes, plan_branch
-from vrthinker_core.commands.arguments import (
+from vrthinker_core.commands.evaluation_commands import evaluate, rank, report
+from vrthinker_core.commands.terminal import (
+    BAD_INPUT,
     INTERRUPTED,
+    NO_VERDICT,
+    ConsoleRenderer,
     JudgeOption,
     print_error,
     progress,
@@ -29,10 +33,9 @@ from vrthinker_core.commands.arguments import (
     read_numbers,
     read_reply,
     stop_on_signal,
+    telling_openings,
     with_setting_options,
 )
-from vrthinker_core.commands.console import ConsoleRenderer, telling_openings
-from vrthinker_core.commands.evaluation_commands import evaluate, rank, report
 from vrthinker_core.commands.train_command import teacher, train
 from vrthinker_core.errors import (
     BadInput,
@@ -47,14 +50,17 @@ from vrthinker_core.protocols import make_protocol
 from vrthinker_core.protocols.frame_facts import outside_words
 from vrthinker_core.protocols.parser import to_expected
 from vrthinker_core.protocols.sanitize import check_prompt
+from vrthinker_core.storage import atomic_path, os_errors
 from vrthinker_core.traces import check_trace_option, load
 from vrthinker_core.training.teaching import RowKind
-from vrthinker_core.types import ProtocolName, Settings, Verdict, VideoPair
+from vrthinker_core.types import Frame, ProtocolName, Settings, Side, Verdict, VideoPair
 from vrthinker_core.types.events import Event, Finished, Started, Swapped, Voted
+from vrthinker_core.types.frames import Sizing
 from vrthinker_core.types.messages import Cancelled
 from vrthinker_core.types.order import check_order
 from vrthinker_core.types.settings import setting
 from vrthinker_core.types.wording import OTHER_JUDGES, SCRIPTED, SCRIPTED_HELP, order_unchecked
+from vrthinker_core.video import ClipOpening, FramePlan
 from vrthinker_core.video.files import open_local
 
 
@@ -91,7 +97,6 @@ def check_inputs(prompt: str, *videos: Path) -> None:
 
 app = Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
-NO_VERDICT, BAD_INPUT = 3, 2  # Exit status
 INPUT_FAULTS = [error.__name__ for error in (BadInput, VideoError, DecoderDied, VideoUnavailable)]
 
 TraceOption = Annotated[
@@ -204,11 +209,8 @@ def branch(
         raise Exit(_print_live(events, json_only, stopped))
 
 
-app.command()(evaluate)
-app.command()(report)
-app.command()(rank)
-app.command()(teacher)
-app.command()(train)
+for command in (evaluate, report, rank, teacher, train):
+    app.command()(command)
 
 
 @app.command()
@@ -280,11 +282,46 @@ def frames(
     slots: Annotated[str, Option(help="Slots of the video, 0-based, separated by commas.")] = "0",
 ) -> None:
     """Write a judge's frames of these slots, before resizing, and list them."""
-    from vrthinker_core.commands.frames_command import export_frames
-
-    with progress("frames") as advance:
-        exported = export_frames(video, protocol, read_numbers("--slots", slots), out, advance)
+    numbers, grid = read_numbers("--slots", slots), make_protocol(Settings(), protocol).grid
+    for slot in numbers:
+        if not 0 <= slot < grid.slots:
+            raise BadInput(
+                f"{protocol} has the slots 0 to {grid.slots - 1} of each video; {slot} is none of them."
+            )
+    native, left, written = Sizing("native"), set(numbers), dict[int, dict[str, object]]()
+    plan, total = FramePlan(grid, native, native, frozenset([min(numbers)])), len(left)
+    with progress("frames") as advance, ClipOpening(video, Side.FIRST, plan).open() as clip:
+        while left:
+            # A clip read by seeking gets one request per slot: a request's limits apply to each
+            asked = left if clip.read_mode == "whole" else {min(left)}
+            left = left - asked
+            for frame in clip.stream(list(asked)):
+                written[frame.ref.slot] = _write_frame(frame, out)
+                advance(len(written), total)
+                del frame  # frees the pixels before the next frame arrives: 100 MB in 8K
+        exported = {
+            "video": clip.info.name,
+            "protocol": protocol,
+            "total": clip.info.frames,
+            "frames": [written[slot] for slot in numbers],
+            "notes": clip.info.notes,
+        }
     print(json.dumps(exported, indent=1))
+
+
+def _write_frame(frame: Frame, out: Path) -> dict[str, object]:
+    path = out / f"slot_{frame.ref.slot:03d}.png"
+    with os_errors(f"Cannot write {path.name} into {out}"):
+        out.mkdir(parents=True, exist_ok=True)
+        with atomic_path(path) as part:
+            frame.image.save(part, "PNG")
+    return {
+        "slot": frame.ref.slot,
+        "index": frame.index,
+        "timestamp": round(frame.seconds, 6),
+        "notes": [frame.note] if frame.note else [],
+        "file": str(path),
+    }
 
 
 @app.command()

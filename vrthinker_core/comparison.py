@@ -47,7 +47,6 @@ from vrthinker_core.protocols import (
 from vrthinker_core.protocols.factory import chosen_protocol, frame_layout
 from vrthinker_core.protocols.sanitize import MAX_PROMPT, check_prompt
 from vrthinker_core.storage import data_errors, type_adapter
-from vrthinker_core.text import encodable
 from vrthinker_core.traces import TraceWriter
 from vrthinker_core.types import ClipInfo, Settings, Side, StopReason, Turn, Verdict, VideoPair
 from vrthinker_core.types.events import (
@@ -72,6 +71,7 @@ from vrthinker_core.types.settings import MAX_NUMBER
 from vrthinker_core.video import Clip, DecoderPool
 from vrthinker_core.video.clip_pair import PairOpening, frame_source
 from vrthinker_core.video.thumbnails import make_thumbnail
+from vrthinker_core.words import encodable
 
 MAX_WRITTEN = 3 * 2**19
 """Maximum characters that a judge may write in one run, reasoning included. A trace holds two runs,

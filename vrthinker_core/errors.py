@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from vrthinker_core.text import encodable, one_line
+from vrthinker_core.words import encodable, one_line
 
 
 class VrThinkerError(Exception):

@@ -21,8 +21,8 @@ from vrthinker_core.backends.base import (
 )
 from vrthinker_core.branch_plan import BranchPlan
 from vrthinker_core.comparison import Comparison, complete
-from vrthinker_core.cpus import cpu_count
 from vrthinker_core.errors import BadInput, judge_failure
+from vrthinker_core.system import cpu_count
 from vrthinker_core.types import Settings, Trace, VideoPair
 from vrthinker_core.types.events import JudgeEvent
 from vrthinker_core.types.messages import Cancelled

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from vrthinker_core.errors import BadInput, VrThinkerError, out_of_files
-from vrthinker_core.text import encodable
+from vrthinker_core.words import encodable
 
 if sys.platform != "win32":
     import fcntl
-    import resource
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -98,35 +97,6 @@ class LineFile(AbstractContextManager["LineFile"]):
 def whole_lines(path: Path) -> list[bytes]:
     """Return the whole lines of a file, without line feeds. Raises `OSError`."""
     return path.read_bytes().split(b"\n")[:-1]
-
-
-WANTED = 2**16  # The limit is raised to this, if the system allows it
-
-
-def allow_open_files() -> int:
-    """Raise the limit (often 1,024) as far as allowed; return the limit."""
-    if sys.platform == "win32":
-        return WANTED  # Windows has no such limit
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    limit, most = (WANTED if found == resource.RLIM_INFINITY else found for found in (soft, hard))
-    if limit < (wanted := min(WANTED, most)):
-        with suppress(OSError, ValueError):  # macOS allows less than it says
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-            return wanted
-    return limit
-
-
-def allow_pairs(concurrency: int) -> None:
-    """Raise the limit for `concurrency` pairs at once. Raises `BadInput` if that fails."""
-    limit = allow_open_files()
-    # The process itself has 50 files; a pair has two decoding processes and a server connection
-    most = max(1, (limit - 50) // 10)
-    if concurrency > most:
-        raise BadInput(
-            f"A concurrency of {concurrency:,} needs more than the {limit:,} files that this "
-            f"process may have open: give a number up to {most:,}, or raise the limit with "
-            "`ulimit -n`."
-        )
 
 
 @contextmanager

@@ -2,9 +2,8 @@
 
 import re
 import stat
-import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
@@ -12,7 +11,6 @@ from typing import Any, get_args
 
 from vrthinker_core.errors import BadInput, TraceError
 from vrthinker_core.storage import data_errors, remove_parts, type_adapter, write_atomically
-from vrthinker_core.text import encodable
 from vrthinker_core.types import ProtocolName
 from vrthinker_core.types.events import (
     Run,
@@ -20,6 +18,7 @@ from vrthinker_core.types.events import (
     shown_slots,
 )
 from vrthinker_core.video.thumbnails import is_thumbnail
+from vrthinker_core.words import encodable
 
 MAX_BYTES = 64 * 2**20
 # Commas between values, and a fifth as many brackets: parsing cost grows with these, not with bytes
@@ -264,11 +263,3 @@ def storable(trace: Trace) -> Trace:
     shown = shown_slots(trace.runs)
     slots = tuple(slot for slot in trace.vote.slots if slot in shown)
     return replace(trace, vote=replace(trace.vote, slots=slots))
-
-
-def memory_of(value: object) -> int:
-    """Return the bytes of memory that a value of our types takes."""
-    parts: Iterable[object] = value if isinstance(value, tuple) else ()
-    if is_dataclass(value):
-        parts = (getattr(value, field.name) for field in fields(value))
-    return sys.getsizeof(value) + sum(map(memory_of, parts))

@@ -22,7 +22,7 @@ from transformers import (
 
 from tests.support.drawn_pairs import drawn_pairs
 from tests.support.families import write_qwen3_vl
-from vrthinker_core import Verdict, VideoPair, judge, open_backend
+from vrthinker_core import Verdict, VideoPair, judge, open_backend, system
 from vrthinker_core.backends import NANO, Backend, checkpoint as loader, devices, quantize
 from vrthinker_core.backends.checkpoint_files import ADAPTER, MARKER
 from vrthinker_core.backends.quantize import WEIGHTS, kept_modules, needs_of
@@ -258,7 +258,7 @@ VERSION_1 = {
 def test_memory_is_that_of_the_control_group_or_of_the_machine(
     files: dict[str, str], limited: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(devices, "CGROUP", tmp_path)
+    monkeypatch.setattr(system, "CGROUP", tmp_path)
     (tmp_path / "memory").mkdir()
     for name, text in files.items():
         (tmp_path / name).write_text(text)

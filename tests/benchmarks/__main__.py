@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.tools import benchmark_parser
-from vrthinker_core.cpus import cpu_count
+from vrthinker_core.system import cpu_count
 
 BENCHMARKS = (
     "turns", "video", "batch", "decode", "nano", "server", "page", "load", "kills", "attacks", "evaluate",

@@ -45,7 +45,7 @@ from tests.benchmarks.tools.numbered_clips import write_pair
 from tests.benchmarks.tools.page_client import PageClient, PageConfig
 from tests.ui.conftest import Server
 from tests.ui.support.saved_examples import ANSWER, SCRIPT, write_example
-from vrthinker_core.cpus import cpu_count
+from vrthinker_core.system import cpu_count
 from vrthinker_core.traces import load, to_json
 
 WAIT_S, MEMORY_MB, DISK_MB, DROPPED_S = 2.0, 600.0, 600.0, 30.0

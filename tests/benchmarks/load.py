@@ -52,7 +52,7 @@ from tests.benchmarks.tools.numbered_clips import foreign_content, write_pair
 from tests.benchmarks.tools.page_client import ObservedRun, PageClient, PageConfig
 from tests.ui.conftest import Server
 from tests.ui.support.saved_examples import ANSWER, ask
-from vrthinker_core.cpus import cpu_count
+from vrthinker_core.system import cpu_count
 from vrthinker_core.ui import words
 
 FIRST_UPDATE_S, BUSY_S, GROWTH_MB = 3.0, 1.0, 50.0

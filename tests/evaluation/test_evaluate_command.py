@@ -20,7 +20,7 @@ from tests.support.small_clips import write_clip
 from tests.support.waiting import until
 from tests.test_cli import call
 from vrthinker_core import BadInput, ScriptedBackend, evaluate as evaluate_in_python
-from vrthinker_core.commands.console import ProgressCounts, pair_progress
+from vrthinker_core.commands.terminal import ProgressCounts, pair_progress
 from vrthinker_core.drawn.video_files import write_pairs
 from vrthinker_core.evaluation.summary import Summary
 from vrthinker_core.results import result as stored

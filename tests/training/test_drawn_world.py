@@ -19,8 +19,8 @@ from hypothesis import given, settings, strategies as st
 from PIL import Image
 
 from tests.support.blank_frames import frames
-from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.checkpoint_files import read_marker
+from vrthinker_core.backends.judge_name import NANO
 from vrthinker_core.backends.scripted import ScriptedBackend
 from vrthinker_core.drawn import video_files
 from vrthinker_core.drawn.facts import SceneFacts, Thing

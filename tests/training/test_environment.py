@@ -13,9 +13,9 @@ import torch
 from tests.support.drawn_rollouts import DrawnPairs, answer, look, scripted_rollout
 from tests.ui.support import handmade_runs
 from vrthinker_core import ScriptedBackend
-from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.chat_template import SafeTokenizer
 from vrthinker_core.backends.checkpoint import Checkpoint, open_for_rendering, open_for_training
+from vrthinker_core.backends.judge_name import NANO
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BadInput, VideoError
 from vrthinker_core.protocols.factory import make_protocol

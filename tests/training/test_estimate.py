@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 import vrthinker_core.training as room
-from vrthinker_core.backends.built_in import NANO
+from vrthinker_core.backends.judge_name import NANO
 from vrthinker_core.training.config import changed_config, preset_config
 from vrthinker_core.training.estimate import (
     TrainingEstimate,

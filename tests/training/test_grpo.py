@@ -26,9 +26,9 @@ from tests.training.random_judges import (
 )
 from tests.training.test_environment import unreadable
 from vrthinker_core.backends import open_backend
-from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.checkpoint import open_for_training
 from vrthinker_core.backends.checkpoint_files import MARKER
+from vrthinker_core.backends.judge_name import NANO
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BadInput
 from vrthinker_core.traces import load

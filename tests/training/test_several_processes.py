@@ -22,8 +22,8 @@ from tests.support.forks import TRAINING
 from tests.support.slow import slow
 from tests.test_cli import call
 from tests.training.random_judges import random_judge, weights
-from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.checkpoint import open_checkpoint
+from vrthinker_core.backends.judge_name import NANO
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training import sharding

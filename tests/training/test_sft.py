@@ -20,8 +20,8 @@ from tests.support.forks import TRAINING
 from tests.support.slow import slow
 from tests.support.waiting import PATIENCE_S
 from tests.training.random_judges import moved_weights, random_judge, weights
-from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.factory import open_backend
+from vrthinker_core.backends.judge_name import NANO
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training import sft

@@ -21,9 +21,9 @@ from tests.training.random_judges import random_judge
 from tests.training.test_teacher import PAIRS, SCRIPTED
 from tests.training.test_token_rows import ANSWER, labelled
 from vrthinker_core import ScriptedBackend
-from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.checkpoint import open_checkpoint
 from vrthinker_core.backends.checkpoint_files import MARKER
+from vrthinker_core.backends.judge_name import NANO
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.cold_start import Teacher
 from vrthinker_core.training.config import GateConfig, TrainConfig, changed_config, preset_config

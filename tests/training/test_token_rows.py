@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from tests.support.drawn_rollouts import DrawnPairs, look, scripted_rollout
-from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.checkpoint import open_for_rendering
+from vrthinker_core.backends.judge_name import NANO
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.rollouts import Rollout, play

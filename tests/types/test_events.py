@@ -12,13 +12,13 @@ from hypothesis import given, strategies as st
 from rich.console import Console
 
 from tests.ui.support import handmade_runs
-from vrthinker_core.commands.console import ConsoleRenderer
+from vrthinker_core.commands.terminal import ConsoleRenderer
 from vrthinker_core.types import Dimension, Preference, Run, Settings, StopReason, Verdict, Vote
 from vrthinker_core.types.comparison import MAX_DECIDING, MAX_NOTE
-from vrthinker_core.types.events import Event, Finished, FramesShown, Started, TextArrived
+from vrthinker_core.types.events import Event, Finished, FramesShown, Pace, Started, TextArrived
 from vrthinker_core.types.messages import Completion
-from vrthinker_core.types.progress import Pace, reading, totals, turn_figures
-from vrthinker_core.types.wording import frame_time
+from vrthinker_core.types.wording import totals, turn_figures
+from vrthinker_core.words import frame_time, reading
 
 WHOLE = Verdict(Preference.FIRST, Preference.TIE, Preference.SECOND, Preference.FIRST)
 PARTIAL = replace(WHOLE, MQ=None)

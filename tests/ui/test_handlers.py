@@ -29,12 +29,12 @@ from vrthinker_core.protocols.sanitize import MAX_PROMPT
 from vrthinker_core.traces import from_json
 from vrthinker_core.types import Preference, Verdict
 from vrthinker_core.types.events import Event, Finished, StopReason, Trace
-from vrthinker_core.types.progress import place_in_queue
 from vrthinker_core.ui import words
 from vrthinker_core.ui.history import SavedRun
 from vrthinker_core.ui.judges import JudgeLoader
 from vrthinker_core.ui.run import RunJob
 from vrthinker_core.ui.sessions import MAX_BRANCHES
+from vrthinker_core.ui.words import place_in_queue
 from vrthinker_core.video.files import file_digest
 
 ASKED = RUN.started.prompt

@@ -19,19 +19,19 @@ from tests.ui.support import handmade_runs
 from tests.ui.support.api import files
 from tests.ui.support.inside import BRANCH, RUN, finish_at_once, make_sessions, run_until_stopped
 from vrthinker_core.errors import BackendFailed
+from vrthinker_core.system import give_back_memory
 from vrthinker_core.traces import from_json, storable, to_json
 from vrthinker_core.types import Settings, Side, StopReason, Trace, VideoPair
 from vrthinker_core.types.events import (
     Event,
     Finished,
     FramesShown,
+    Pace,
     Swapped,
     TextArrived as Text,
     add_event,
 )
-from vrthinker_core.types.progress import Pace
 from vrthinker_core.ui.history import SavedRun
-from vrthinker_core.ui.page import give_back_memory
 from vrthinker_core.ui.queue import JudgeQueue
 from vrthinker_core.ui.run import BackgroundRun, JobRunner, Replay, RunJob
 from vrthinker_core.ui.sessions import Sessions, ShownRun

@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 import re
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -23,6 +22,7 @@ from vrthinker_core.backends.base import Scope
 from vrthinker_core.backends.judge_name import HUB_ID, folder_title
 from vrthinker_core.errors import CheckpointError
 from vrthinker_core.storage import type_adapter
+from vrthinker_core.system import free_disk
 from vrthinker_core.types import ProtocolName
 
 MARKER = "vrthinker.json"
@@ -115,7 +115,6 @@ def require_disk(source: str) -> None:
 
     Raises `CheckpointError` if not. Does nothing if the hub does not tell the size.
     """
-    cache = Path(HF_HUB_CACHE)
     try:
         files = HfApi().model_info(source, files_metadata=True).siblings or []
         size = sum(
@@ -123,8 +122,7 @@ def require_disk(source: str) -> None:
             for file in files
             if any(fnmatch(file.rfilename, each) for each in DOWNLOAD_PATTERNS)
         )
-        existing = next(each for each in (cache, *cache.parents) if each.exists())
-        free = shutil.disk_usage(existing).free
+        free = free_disk(Path(HF_HUB_CACHE))
     except Exception:  # noqa: BLE001 - the download itself reports an error of the hub
         return
     if size > free:

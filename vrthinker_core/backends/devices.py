@@ -2,13 +2,11 @@
 
 import errno
 import os
-from contextlib import suppress
 
-import psutil  # type: ignore[import-untyped]
 import torch
 
-from vrthinker_core.cpus import CGROUP, cpu_count
 from vrthinker_core.errors import CheckpointError
+from vrthinker_core.system import cpu_count, free_memory
 
 
 def best_device() -> str:
@@ -65,28 +63,9 @@ def available_memory(device: str) -> int | None:
             return None
     if device.startswith("xpu"):
         return int(torch.xpu.mem_get_info(torch.device(device))[0])
-    system, group = int(psutil.virtual_memory().available), _cgroup_memory()
-    free = system if group is None else min(system, group)
+    free = free_memory()
     # An Apple GPU shares the machine's memory; macOS lends a part of it to the GPU
     return min(free, int(torch.mps.recommended_max_memory())) if device == "mps" else free
-
-
-def _cgroup_memory() -> int | None:
-    """Return the free bytes under the control group's limit, None without one.
-
-    Cached file pages count as free: they are evicted on demand.
-    """
-    old = CGROUP / "memory"  # Of control groups of version 1
-    for folder, limit, used, cached in (
-        (CGROUP, "memory.max", "memory.current", "inactive_file"),
-        (old, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
-    ):
-        with suppress(OSError, ValueError):
-            lines = (folder / "memory.stat").read_text("ascii").splitlines()
-            pages = dict(line.split() for line in lines)
-            allowed, taken = (int((folder / name).read_text("ascii")) for name in (limit, used))
-            return max(0, allowed - taken + int(pages.get(cached, 0)))
-    return None
 
 
 def limit_threads(threads: int | None) -> None:

@@ -10,12 +10,18 @@ from typing import Any, get_args
 
 from vrthinker_core.__about__ import asset
 from vrthinker_core.backends.base import Backend, JudgeDescription
-from vrthinker_core.backends.built_in import NANO_LIMITS, NANO_NAME, NANO_NOTE
-from vrthinker_core.backends.judge_name import Bits, JudgeName, parse_judge
+from vrthinker_core.backends.judge_name import (
+    NANO_LIMITS,
+    NANO_NAME,
+    NANO_NOTE,
+    Bits,
+    JudgeName,
+    parse_judge,
+)
 from vrthinker_core.backends.scripted import ScriptedBackend
 from vrthinker_core.errors import BadInput, CheckpointError, JudgeError, explain
-from vrthinker_core.text import filled_lines
 from vrthinker_core.types import ProtocolName
+from vrthinker_core.words import filled_lines
 
 
 def open_backend(choice: str | None = None, name: str | None = None) -> Backend:

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Literal, cast, get_args
 from urllib.parse import parse_qsl, urlsplit
 
-from vrthinker_core.backends.built_in import NANO_NAME
+from vrthinker_core.__about__ import ASSETS
 from vrthinker_core.errors import BadInput
-from vrthinker_core.text import encodable
 from vrthinker_core.types import ProtocolName
+from vrthinker_core.words import encodable
 
 HostKind = Literal["openai", "gemini", "openrouter", "hf-inference"]
 Kind = Literal["nano", "hf", "server", "local", HostKind, "scripted", "python"]
@@ -32,6 +32,20 @@ JUDGE_FORMS = (
 """Every form of a name, for `--help` and for errors."""
 
 SERVER_FORM = "server:URL#MODEL, for example server:http://localhost:8000/v1#qunwang13/vrthinker"
+
+DEFAULT_CHECKPOINT = "qunwang13/vrthinker"
+"""Hub id of the published 7B checkpoint, the default on a GPU with room for it."""
+
+NANO = ASSETS / "nano"
+NANO_NAME = "nano (built in)"
+
+NANO_LIMITS = (
+    "It understands only simple drawn scenes like the examples. "
+    "For real videos choose another judge."
+)
+"""A part of every note about the built-in judge."""
+
+NANO_NOTE = f"Demo judge. {NANO_LIMITS}"
 
 HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 

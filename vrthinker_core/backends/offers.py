@@ -10,13 +10,12 @@ from importlib.util import find_spec
 import torch
 from transformers import Qwen2_5_VLConfig
 
-from vrthinker_core.backends.built_in import DEFAULT_CHECKPOINT
 from vrthinker_core.backends.checkpoint import without_values
 from vrthinker_core.backends.checkpoint_files import is_downloaded, published_protocol
 from vrthinker_core.backends.devices import available_memory, best_device
 from vrthinker_core.backends.discover import LocalServer, local_servers
 from vrthinker_core.backends.hosted import HOSTS
-from vrthinker_core.backends.judge_name import Bits
+from vrthinker_core.backends.judge_name import DEFAULT_CHECKPOINT, Bits
 from vrthinker_core.backends.quantize import needs_of
 
 

@@ -21,10 +21,9 @@ from vrthinker_core.backends.base import (
     describe_backend,
     not_cancelled,
 )
-from vrthinker_core.backends.built_in import NANO_NOTE
 from vrthinker_core.backends.engines import ENGINES, loaded_context
 from vrthinker_core.backends.hosted import HOSTS, host_key, read_key
-from vrthinker_core.backends.judge_name import JudgeName, model_title
+from vrthinker_core.backends.judge_name import NANO_NOTE, JudgeName, model_title
 from vrthinker_core.backends.pictures import PictureCache
 from vrthinker_core.backends.reply_builder import (
     ReplyBuilder,

@@ -11,20 +11,21 @@ from rich.table import Table
 from rich.text import Text
 from typer import Argument, Exit, Option
 
-from vrthinker_core.backends.factory import default_choice
-from vrthinker_core.commands.arguments import (
+from vrthinker_core.backends import default_choice
+from vrthinker_core.commands.terminal import (
     CONCURRENCY,
     INTERRUPTED,
-    NOTHING_JUDGED,
+    NO_VERDICT,
     ConcurrencyOption,
     EngineOption,
     JudgeOption,
+    ProgressCounts,
     ResultsOption,
+    pair_progress,
     print_error,
     stop_on_signal,
     with_setting_options,
 )
-from vrthinker_core.commands.console import ProgressCounts, pair_progress
 from vrthinker_core.errors import BadInput
 from vrthinker_core.evaluation.figures import (
     agreement_sentence,
@@ -32,8 +33,6 @@ from vrthinker_core.evaluation.figures import (
     interval_text,
     outcome_sentences,
     points_with_interval,
-    probability,
-    share,
     share_with_interval,
     value_of,
 )
@@ -49,9 +48,8 @@ from vrthinker_core.evaluation.job import (
 from vrthinker_core.evaluation.video_table import VideoTable, read_videos
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import ROW_FAULT, MissingRule, PairResult
-from vrthinker_core.text import encodable, printable
 from vrthinker_core.types import Dimension, Settings
-from vrthinker_core.types.progress import count
+from vrthinker_core.words import DASH, count, encodable, or_dash, p_value, printable, share
 
 if TYPE_CHECKING:
     from vrthinker_core.evaluation.agreement import IntervalEstimate, JudgeComparison
@@ -108,7 +106,7 @@ def print_comparison(compared: "JudgeComparison", console: Console) -> None:
             _bare(each.first),
             _bare(each.second),
             points_with_interval(each.difference),
-            probability(each.p),
+            p_value(each.p),
         ]
         for each in compared.metrics
     ]
@@ -141,8 +139,7 @@ def _bare(value: float | None) -> str:
 
 def _bare_interval(estimate: "IntervalEstimate | None") -> str:
     """Format as in `72.7 (61.9–81.8)`."""
-    ends = interval_text(estimate, to="–")
-    return _bare(value_of(estimate)) + (f" ({ends})" if ends else "")
+    return _bare(value_of(estimate)) + interval_text(estimate, around=" ({}–{})")
 
 
 SAMPLE = 24  # default number of pairs in an estimate
@@ -210,7 +207,7 @@ def evaluate(
         print(f"{count(told, 'pair')} with a verdict, {others}. Results: {encodable(str(out))}")
         if judged:
             _report(results, out, run.dataset)
-    raise Exit(0 if any(result.has_verdict for result in results) else NOTHING_JUDGED)
+    raise Exit(0 if any(result.has_verdict for result in results) else NO_VERDICT)
 
 
 def _judge(
@@ -338,21 +335,17 @@ def _report_ranking(table: VideoTable, results: Sequence[PairResult], out: Path,
     for row in ranking.dimensions[Dimension.OA].strengths:
         interval = row.interval
         figures = (
-            _or_dash(row.place),
+            or_dash(row.place),
             printable(row.generator),
-            _or_dash(row.strength, "+z.2f"),
-            f"{interval[0]:+z.2f} to {interval[1]:+z.2f}" if interval else "–",
-            _or_dash(row.all_pairs.rate, ".0%"),
+            or_dash(row.strength, "+z.2f"),
+            f"{interval[0]:+z.2f} to {interval[1]:+z.2f}" if interval else DASH,
+            or_dash(row.all_pairs.rate, ".0%"),
             str(row.without_video),
-            *(_or_dash(places[each][row.generator]) for each in others),
+            *(or_dash(places[each][row.generator]) for each in others),
         )
         rows.add_row(*map(Text, figures))
     console.print(rows)
     for line in ranking.summary(5):
         console.print(Text(printable(line)))
     console.print(Text(f"{out / 'ranking.html'} shows the win matrix and the best of each prompt."))
-    return 0 if ranking.pairs else NOTHING_JUDGED
-
-
-def _or_dash(figure: float | None, form: str = "") -> str:
-    return "–" if figure is None else format(figure, form)
+    return 0 if ranking.pairs else NO_VERDICT

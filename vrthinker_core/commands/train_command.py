@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Exit, Option
 
 from vrthinker_core.__about__ import asset
-from vrthinker_core.backends import open_backend
-from vrthinker_core.backends.factory import default_choice
+from vrthinker_core.backends import NANO, default_choice, open_backend
 from vrthinker_core.backends.judge_name import parse_judge
-from vrthinker_core.commands.arguments import (
+from vrthinker_core.commands.terminal import (
     INTERRUPTED,
-    NOTHING_JUDGED,
+    NO_VERDICT,
     JudgeOption,
     print_error,
     progress,
@@ -22,10 +21,8 @@ from vrthinker_core.commands.arguments import (
     stop_on_signal,
     with_setting_options,
 )
-from vrthinker_core.commands.console import rate_parts
 from vrthinker_core.errors import BadInput
 from vrthinker_core.protocols.factory import chosen_protocol, frame_layouts
-from vrthinker_core.text import encodable, printable
 from vrthinker_core.training.config import (
     CONFIG,
     PresetName,
@@ -45,6 +42,7 @@ from vrthinker_core.training.run_folder import (
     read_state,
 )
 from vrthinker_core.types import ProtocolName, Settings
+from vrthinker_core.words import encodable, printable, rate_parts
 
 if TYPE_CHECKING:
     from vrthinker_core.training.cold_start import Teacher
@@ -252,7 +250,6 @@ def train(
 
 def _is_nano(model: str) -> bool:
     """Return whether a checkpoint is the built-in judge, or was trained from it."""
-    from vrthinker_core.backends.built_in import NANO
     from vrthinker_core.backends.checkpoint_files import read_config as model_config
 
     if not Path(model).is_dir():
@@ -372,4 +369,4 @@ def teacher(
     if stopped():
         print_error("Stopped; call the command again to go on.")
         raise Exit(INTERRUPTED)
-    raise Exit(0 if report.kept else NOTHING_JUDGED)
+    raise Exit(0 if report.kept else NO_VERDICT)

@@ -7,6 +7,8 @@ from itertools import permutations
 
 import numpy as np
 
+from vrthinker_core.words import NUMBERS
+
 COLOURS = {
     "red": (205, 40, 38),
     "green": (40, 140, 60),
@@ -91,7 +93,6 @@ PLACE_PROMPTS = (
     "A real place, filmed in one take.",
 )
 """Of pairs without a thing."""
-COUNT_WORDS = ("", "two", "three", "four")  # By count - 1; a single solid has an article
 DIRECTION_WORDS = {
     "right": ("right", "to the right"),
     "left": ("left", "to the left"),
@@ -121,4 +122,4 @@ def name_thing(thing: Thing) -> str:
     """Return a thing in words: "an orange ball", "three red cubes"."""
     if thing.count == 1:
         return f"{'an' if thing.colour[0] in 'aeiou' else 'a'} {thing.colour} {thing.shape}"
-    return f"{COUNT_WORDS[thing.count - 1]} {thing.colour} {thing.shape}s"
+    return f"{NUMBERS[thing.count]} {thing.colour} {thing.shape}s"

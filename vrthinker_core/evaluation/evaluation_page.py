@@ -5,15 +5,12 @@ from collections.abc import Sequence
 from vrthinker_core.evaluation.agreement import DimensionAgreement, Metric
 from vrthinker_core.evaluation.behaviour import SPENT
 from vrthinker_core.evaluation.figures import (
-    NONE,
     agreement_sentence,
     best_baseline,
     estimate_bars,
     interval_text,
     outcome_sentences,
-    points,
     points_with_interval,
-    share,
     share_cell,
     value_of,
 )
@@ -39,8 +36,8 @@ from vrthinker_core.evaluation.pair_tables import disagreement_section, not_judg
 from vrthinker_core.evaluation.summary import Summary
 from vrthinker_core.results.result import PairResult
 from vrthinker_core.types import Dimension
-from vrthinker_core.types.progress import count
 from vrthinker_core.types.wording import DIMENSION_NAMES
+from vrthinker_core.words import count, points, share
 
 METRICS: tuple[Metric, ...] = ("tau", "diff")
 
@@ -236,7 +233,7 @@ def _order(summary: Summary) -> Html:
             share_cell(each.first),
             percent(each.people_first),
             share_cell(each.shown_first),
-            Cell(NONE if each.difference is None else points(each.difference), each.difference),
+            Cell(points(each.difference), each.difference),
         ]
         for each in summary.position
     ]

@@ -7,32 +7,26 @@ from typing import TYPE_CHECKING
 
 from vrthinker_core.evaluation.html import Bar, Cell
 from vrthinker_core.results.result import OUTSIDE_FAULT
-from vrthinker_core.types.progress import count
 from vrthinker_core.types.wording import DEMO_RUN, DIMENSION_NAMES, NOT_SWAP_TESTED
+from vrthinker_core.words import count, points, share
 
 if TYPE_CHECKING:
     from vrthinker_core.evaluation.agreement import Baseline, DimensionAgreement, IntervalEstimate
     from vrthinker_core.evaluation.summary import Summary
 
-NONE = "–"
 
-
-def share(value: float | None) -> str:
-    """Format a share of 1, as in `72.7 %`."""
-    return NONE if value is None else f"{100 * value:.1f} %"
-
-
-def interval_text(estimate: IntervalEstimate | None, form: str = ".1f", to: str = " to ") -> str:
+def interval_text(
+    estimate: IntervalEstimate | None, form: str = ".1f", around: str = "{} to {}"
+) -> str:
     """Format the interval, as in `61.9 to 81.8`; "" for none."""
     if estimate is None or estimate.low is None or estimate.high is None:
         return ""
-    return f"{100 * estimate.low:{form}}{to}{100 * estimate.high:{form}}"
+    return around.format(format(100 * estimate.low, form), format(100 * estimate.high, form))
 
 
 def share_with_interval(estimate: IntervalEstimate | None) -> str:
     """Format as in `72.7 % (61.9 to 81.8)`."""
-    ends = interval_text(estimate)
-    return share(value_of(estimate)) + (f" ({ends})" if ends else "")
+    return share(value_of(estimate)) + interval_text(estimate, around=" ({} to {})")
 
 
 def value_of(estimate: IntervalEstimate | None) -> float | None:
@@ -50,20 +44,9 @@ def estimate_bars(known: Iterable[tuple[str, IntervalEstimate | None]]) -> list[
     return [Bar(label, each.value, each.low, each.high) for label, each in known if each]
 
 
-def points(value: float) -> str:
-    """Format a difference of shares, as in `+4.2`."""
-    return f"{100 * value:+z.1f}"
-
-
 def points_with_interval(estimate: IntervalEstimate) -> str:
     """Format as in `+4.2 (-1.0 to +9.4)`."""
-    ends = interval_text(estimate, "+z.1f")
-    return points(estimate.value) + (f" ({ends})" if ends else "")
-
-
-def probability(p: float) -> str:
-    """Format a p-value, as in `0.031`."""
-    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+    return points(estimate.value) + interval_text(estimate, "+z.1f", " ({} to {})")
 
 
 def best_baseline(found: DimensionAgreement) -> Baseline:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from vrthinker_core.__about__ import asset
 from vrthinker_core.storage import os_errors, write_atomically
-from vrthinker_core.text import encodable, policy_hash
+from vrthinker_core.words import encodable, or_dash, policy_hash, share, shortened
 
 if TYPE_CHECKING:
     from vrthinker_core.evaluation.behaviour import ProbabilityBin
@@ -104,12 +104,12 @@ def scrolling(label: str, *content: str, kind: str = "scroll") -> Html:
 
 def percent(value: float | None) -> Cell:
     """Show a share as a cell, in per cent."""
-    return Cell("–") if value is None else Cell(f"{100 * value:.1f} %", value)
+    return Cell(share(value), value)
 
 
 def number(value: float | None, decimals: int = 0) -> Cell:
     """Show a number as a cell, never minus nought."""
-    return Cell("–") if value is None else Cell(f"{value:z,.{decimals}f}", value)
+    return Cell(or_dash(value, f"z,.{decimals}f"), value)
 
 
 WIDTH = 340  # of every plot, in CSS pixels: a phone shows it unscaled
@@ -142,7 +142,7 @@ def figure(title: str, height: float, *shapes: str) -> Html:
 
 def svg_text(text: str, x: float, y: float, anchor: str = "start", kind: str | None = None) -> Html:
     """Render text of a plot; if cut, all is under the pointer."""
-    short = text if len(text) <= MAX_LABEL else f"{text[: MAX_LABEL - 1]}…"
+    short = shortened(text, MAX_LABEL)
     whole = element("title", text) if short != text else ""
     return element("text", short, whole, x=x, y=y, text_anchor=anchor, class_=kind)
 

@@ -40,11 +40,11 @@ from vrthinker_core.results.result import (
     write_run,
     write_table,
 )
-from vrthinker_core.storage import allow_pairs, hold_folder, os_errors, remove_parts
-from vrthinker_core.text import encodable
+from vrthinker_core.storage import hold_folder, os_errors, remove_parts
+from vrthinker_core.system import allow_pairs
 from vrthinker_core.types import Settings
 from vrthinker_core.types.messages import Cancelled
-from vrthinker_core.types.progress import count, duration
+from vrthinker_core.words import count, duration, encodable
 
 if TYPE_CHECKING:
     from vrthinker_core.evaluation.summary import Summary

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from vrthinker_core.evaluation.agreement import Shared
-from vrthinker_core.evaluation.figures import NONE, fault_name
+from vrthinker_core.evaluation.figures import fault_name
 from vrthinker_core.evaluation.html import (
     Cell,
     Html,
@@ -20,10 +20,10 @@ from vrthinker_core.evaluation.html import (
 )
 from vrthinker_core.results.result import ROW_FAULT, PairResult
 from vrthinker_core.types import Dimension, Preference, Verdict
-from vrthinker_core.types.progress import count
 from vrthinker_core.types.wording import DIMENSION_NAMES, NO_RELIABLE_WINNER, TELLING
+from vrthinker_core.words import DASH, count, shortened
 
-LABELS = {Preference.TIE: "tie", Preference.FIRST: "1", Preference.SECOND: "2", None: NONE}
+LABELS = {Preference.TIE: "tie", Preference.FIRST: "1", Preference.SECOND: "2", None: DASH}
 FLIPS = "flips"  # in place of a label that differs between both orders: no reliable winner
 MAX_SHOWN = 100  # pairs in a report; all are in the results
 MAX_PROMPT = 240  # characters of a prompt that a table shows; all of it under the pointer
@@ -160,7 +160,7 @@ def not_judged_section(results: Iterable[PairResult]) -> Html:
         [
             number(each.pair.row),
             fault_name(each.fault) or each.stop.value,
-            each.error or NONE,
+            each.error or DASH,
             prompt_text(each.pair.prompt),
             trace_link(each.trace),
         ]
@@ -186,7 +186,7 @@ def _flip_remark(some: bool) -> Html:
 
 def prompt_text(prompt: str) -> Html:
     """Show a prompt, cut if long, with its own direction of writing."""
-    short = prompt if len(prompt) <= MAX_PROMPT else f"{prompt[: MAX_PROMPT - 1]}…"
+    short = shortened(prompt, MAX_PROMPT)
     return element("bdi", short, class_="wide", title=prompt if short != prompt else None)
 
 
@@ -198,11 +198,11 @@ def said(labels: dict[str, int], dimension: Dimension, flips: Sequence[Dimension
     }
     main = None if dimension in flips else labels.get(dimension.value)
     others = ", ".join(f"{name} {word}" for name, word in words.items() if name != dimension.value)
-    text = element("b", words.get(dimension.value, NONE), class_=f"v{main}" if main else None)
+    text = element("b", words.get(dimension.value, DASH), class_=f"v{main}" if main else None)
     return join(text, element("small", f" {others}") if others else "")
 
 
 def trace_link(trace: str, name: str = "trace") -> Html:
     """Link to a file beside the report, whatever its name; or dash."""
     file = trace.lstrip("/")  # Two slashes would name another machine
-    return element("a", name, href=quote(file, errors="replace")) if file else Html(NONE)
+    return element("a", name, href=quote(file, errors="replace")) if file else Html(DASH)

@@ -26,9 +26,9 @@ from vrthinker_core.evaluation.html import (
     write_page,
 )
 from vrthinker_core.evaluation.rankings import DimensionRanking, Ranking
-from vrthinker_core.text import encodable
 from vrthinker_core.types import Dimension
 from vrthinker_core.types.wording import DIMENSION_NAMES
+from vrthinker_core.words import encodable
 
 
 def write_report(ranking: Ranking, out: Path) -> None:

@@ -23,7 +23,7 @@ from vrthinker_core.evaluation.video_table import VideoTable
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import MissingRule, PairResult
 from vrthinker_core.types import Dimension
-from vrthinker_core.types.progress import count
+from vrthinker_core.words import count
 
 
 @dataclass(frozen=True, slots=True)

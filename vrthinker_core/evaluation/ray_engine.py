@@ -30,7 +30,8 @@ from vrthinker_core.errors import (
 from vrthinker_core.evaluation.local_engine import judge_locally
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import TRACES, PairResult, failed_result
-from vrthinker_core.storage import allow_open_files, owned_folder, write_atomically
+from vrthinker_core.storage import owned_folder, write_atomically
+from vrthinker_core.system import allow_open_files
 from vrthinker_core.traces import check_replaceable
 from vrthinker_core.types import Settings
 

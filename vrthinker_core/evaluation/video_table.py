@@ -17,7 +17,7 @@ from vrthinker_core.results.layout import TableRow, existing_file, text_in
 from vrthinker_core.results.result import MissingRule
 from vrthinker_core.results.table_file import read_table
 from vrthinker_core.storage import os_errors
-from vrthinker_core.text import encodable
+from vrthinker_core.words import encodable
 
 PROMPTS = "prompts.csv"  # in a folder of generators
 PROMPT_COLUMNS = ("video", "prompt")

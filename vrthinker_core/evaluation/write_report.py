@@ -14,10 +14,7 @@ from vrthinker_core.evaluation.agreement import (
 from vrthinker_core.evaluation.evaluation_page import METRICS, evaluation_page, fact
 from vrthinker_core.evaluation.figures import (
     estimate_bars,
-    points,
     points_with_interval,
-    probability,
-    share,
     share_cell,
     unchecked_sentence,
 )
@@ -40,8 +37,8 @@ from vrthinker_core.evaluation.html import (
 from vrthinker_core.evaluation.pair_tables import MAX_SHOWN, disagreements, one_right_section
 from vrthinker_core.evaluation.summary import Summary, summarize
 from vrthinker_core.results.result import RESULTS, RUN, PairResult, final_results, read_run
-from vrthinker_core.types.progress import count
 from vrthinker_core.types.wording import DIMENSION_NAMES
+from vrthinker_core.words import count, p_value, points, share
 
 
 def read_folder(folder: Path) -> tuple[list[PairResult], str]:
@@ -128,7 +125,7 @@ def _lead(compared: JudgeComparison, summaries: tuple[Summary, Summary]) -> Html
                 f"{second} on {count(each.pairs, 'pair')}."
             )
         sentences.append(paragraph(told))
-        facts.append(fact(each.metric, points(lead), f"points, p {probability(each.p)}"))
+        facts.append(fact(each.metric, points(lead), f"points, p {p_value(each.p)}"))
     same = dict(compared.same).get(dimension)
     if same is not None:
         facts.append(fact("same label", share(same), DIMENSION_NAMES[dimension].lower()))
@@ -147,7 +144,7 @@ def _difference_section(compared: JudgeComparison) -> Html:
             Cell(points_with_interval(each.difference), each.difference.value),
             number(each.first_alone),
             number(each.second_alone),
-            Cell(probability(each.p), each.p),
+            Cell(p_value(each.p), each.p),
         ]
         for each in compared.metrics
     ]

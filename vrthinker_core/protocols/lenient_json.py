@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from vrthinker_core.types.replies import MAX_DIGITS
+from vrthinker_core.types.messages import MAX_DIGITS
 
 MAX_REPAIR_CHARS: Final = 20_000
 """Characters of broken JSON that are repaired in one reply, far more than 2,048 tokens. Repairing

@@ -14,9 +14,9 @@ from vrthinker_core.protocols.labels import (
 )
 from vrthinker_core.protocols.segments import Action, ReplySplitter, find_tags, invention_start
 from vrthinker_core.protocols.tool_calls import CallRules, read_calls
-from vrthinker_core.text import encodable
 from vrthinker_core.types import Dimension, Problem, ProblemKind, Reply, Turn, Verdict
 from vrthinker_core.types.messages import Completion, LabelProbabilities
+from vrthinker_core.words import encodable
 
 # Of a reply that is read: a judge writes far less, and a page reads the reply at each update
 MAX_CHARACTERS = 100_000

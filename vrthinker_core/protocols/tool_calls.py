@@ -14,8 +14,8 @@ from vrthinker_core.protocols.lenient_json import (
     parse_strict,
 )
 from vrthinker_core.protocols.segments import Action
-from vrthinker_core.text import encodable
 from vrthinker_core.types import FrameSelection, Problem, ProblemKind
+from vrthinker_core.words import encodable
 
 # Calls that are read in one reply; a judge at 2,048 tokens cannot write more
 MAX_CALLS: Final = 200

@@ -9,8 +9,8 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from unicodedata import normalize
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.text import encodable
 from vrthinker_core.types import Dimension, Preference, Verdict, VideoPair
+from vrthinker_core.words import encodable
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ import torch
 from vrthinker_core.backends.base import Backend
 from vrthinker_core.backends.checkpoint import open_for_rendering
 from vrthinker_core.backends.checkpoint_files import locate
-from vrthinker_core.backends.devices import available_memory
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BadInput
+from vrthinker_core.system import free_memory
 from vrthinker_core.training.config import SftConfig, TrainConfig
 from vrthinker_core.training.filters import Outcome
 from vrthinker_core.training.metrics import StepMetrics
@@ -39,7 +39,7 @@ def rows_of(
     judge = TransformersBackend(open_for_rendering(source), source)
     # This process's share of a quarter of the free memory keeps frames
     processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    rows = RowSet(judge.loaded, (available_memory("cpu") or 0) // (4 * processes))
+    rows = RowSet(judge.loaded, free_memory() // (4 * processes))
     try:
         for number, stored in enumerate(rollouts, start=1):
             time_budget.tell(StepMetrics("rows", number, 0.0, 0.0), most)

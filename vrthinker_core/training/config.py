@@ -14,9 +14,9 @@ from annotated_types import Ge, Gt, Le
 from vrthinker_core.errors import BadInput
 from vrthinker_core.results.trace_files import CONFIG as CONFIG
 from vrthinker_core.storage import data_errors, os_errors, type_adapter
-from vrthinker_core.text import encodable
 from vrthinker_core.training.rewards import RewardWeights
 from vrthinker_core.types.settings import Settings, setting
+from vrthinker_core.words import encodable
 
 Count = Annotated[int, Ge(1)]
 Positive = Annotated[float, Gt(0)]

@@ -14,7 +14,6 @@ from typing import Any, cast
 from vrthinker_core.deliberation import Deliberation
 from vrthinker_core.errors import BadInput
 from vrthinker_core.protocols import PromptProtocol, make_protocol, sanitize_prompt
-from vrthinker_core.text import encodable
 from vrthinker_core.training.teaching import (
     KnownLabel,
     NotForTraining,
@@ -32,6 +31,7 @@ from vrthinker_core.types.frames import FrameSource
 from vrthinker_core.types.messages import GeneratedText, Image, Message, Text, Video
 from vrthinker_core.types.order import swap_verdict
 from vrthinker_core.video.files import file_digest
+from vrthinker_core.words import encodable
 
 
 @dataclass(frozen=True, slots=True)

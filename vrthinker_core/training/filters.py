@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from vrthinker_core.training.rewards import malformation
 from vrthinker_core.types import Dimension, Preference, Run, Verdict
-from vrthinker_core.types.progress import count
+from vrthinker_core.words import count, share
 
 LabelNumbers = Mapping[str, int]
 Shares = dict[str, dict[int, float]]  # By dimension and label; 1 together in each dimension
@@ -101,7 +101,7 @@ class FilterReport:
             *(f"{number:,} not kept: {reason}." for reason, number in reasons),
             *(
                 f"{name}: {right:,} of {known:,} well-formed runs are right "
-                f"({_share(right / known)})."
+                f"({share(right / known, 0)})."
                 for name, (right, known) in self.right.items()
             ),
             *share_lines(self.labels_before, self.labels_after),
@@ -143,14 +143,10 @@ def share_lines(before: Shares, after: Shares) -> list[str]:
     """A sentence for each dimension: the shares of tie, 1 and 2 before and after."""
 
     def told(shares: dict[int, float] | None) -> str:
-        return " / ".join(_share(shares[int(label)]) for label in Preference) if shares else "none"
+        return " / ".join(share(shares[label], 0) for label in Preference) if shares else "none"
 
     return [
         f"{name}: tie / 1 / 2 were {told(before[name])} before and are {told(after.get(name))} "
         "after."
         for name in before
     ]
-
-
-def _share(value: float) -> str:
-    return f"{100 * value:.0f} %"

@@ -29,9 +29,9 @@ from vrthinker_core.training.teaching import NotForTraining
 from vrthinker_core.training.trace_folder import StoredRollout, to_rollout
 from vrthinker_core.types import ClipInfo, Frame, FrameRef, ProtocolName, Side, VideoPair
 from vrthinker_core.types.frames import FrameLayout, Grid
-from vrthinker_core.types.progress import count
 from vrthinker_core.video import Clip, DecoderPool
 from vrthinker_core.video.clip_pair import PairOpening, frame_source
+from vrthinker_core.words import count
 
 EVERY_FRAME = Grid(FRAMES, "floor")  # As in `paired`: slot i is frame i
 

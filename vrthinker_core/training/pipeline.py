@@ -19,7 +19,6 @@ from vrthinker_core.backends.devices import available_memory
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BadInput
 from vrthinker_core.storage import write_atomically
-from vrthinker_core.text import encodable
 from vrthinker_core.training.cold_start import Teacher, cold_start
 from vrthinker_core.training.config import GateConfig, TrainConfig
 from vrthinker_core.training.grpo import run_grpo
@@ -47,6 +46,7 @@ from vrthinker_core.training.run_folder import (
 from vrthinker_core.training.sft_data import SftData
 from vrthinker_core.training.sharding import check_launch
 from vrthinker_core.types import Settings
+from vrthinker_core.words import encodable
 
 
 @dataclass(frozen=True, slots=True)

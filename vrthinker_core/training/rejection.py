@@ -22,7 +22,7 @@ from vrthinker_core.training.pair_set import PairSet, kept_rollouts
 from vrthinker_core.training.row_set import learning_begun, learnt_runs
 from vrthinker_core.training.run_folder import RunFolder, TimeBudget
 from vrthinker_core.training.teacher import TeacherJob, run_teacher
-from vrthinker_core.types.progress import count
+from vrthinker_core.words import count
 
 
 @dataclass(frozen=True, slots=True)

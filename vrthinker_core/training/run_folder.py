@@ -28,9 +28,9 @@ from vrthinker_core.storage import (
     type_adapter,
     write_atomically,
 )
-from vrthinker_core.text import encodable
 from vrthinker_core.training.config import CONFIG, TrainConfig, config_json, read_config
 from vrthinker_core.training.metrics import MetricsWriter, StepMetrics, name_of
+from vrthinker_core.words import encodable
 
 Listener = Callable[[StepMetrics, int], None]  # A step, and how many there will be
 

@@ -22,8 +22,8 @@ from transformers.modeling_outputs import BaseModelOutputWithPooling
 from vrthinker_core.backends.chat_template import VisionItem
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.backends.vision_encoder import VisionEncoder
-from vrthinker_core.cpus import cpu_count
 from vrthinker_core.errors import BadInput
+from vrthinker_core.system import cpu_count
 from vrthinker_core.training.config import OptimizerConfig, SftConfig, TrainConfig
 from vrthinker_core.training.metrics import StepMetrics
 from vrthinker_core.training.row_set import without_pixels

@@ -22,7 +22,7 @@ from vrthinker_core.training.teaching import NotForTraining, TraceFile, known_ve
 from vrthinker_core.training.trace_folder import StoredRollout, is_of, read_traces, to_rollout
 from vrthinker_core.types import ProtocolName, Run, VideoPair
 from vrthinker_core.types.frames import FrameLayout
-from vrthinker_core.types.progress import count
+from vrthinker_core.words import count
 
 RunEntry = StoredRollout | FilterRefusal  # A run, or why it cannot be read
 

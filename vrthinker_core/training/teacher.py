@@ -18,7 +18,6 @@ from vrthinker_core.drawn.world import DrawnPair
 from vrthinker_core.errors import VideoError
 from vrthinker_core.judge import imap_unordered
 from vrthinker_core.storage import os_errors, write_atomically
-from vrthinker_core.text import encodable
 from vrthinker_core.traces import to_json
 from vrthinker_core.training.filters import Outcome, Reason, refusal
 from vrthinker_core.training.outcome_file import KEPT, OutcomeFile
@@ -26,6 +25,7 @@ from vrthinker_core.training.pair_set import ClipFrames, DrawnPairSet, PairSet
 from vrthinker_core.training.rollouts import LabelledPair, Rollout, Unplayable, play_each
 from vrthinker_core.training.trace_folder import to_trace
 from vrthinker_core.types import ProtocolName, Settings
+from vrthinker_core.words import encodable
 
 TRACES = "traces"  # Folder beside the outcomes
 BackendOfPair = Callable[[int], Backend]  # The judge of a pair: a script knows its pair's truth

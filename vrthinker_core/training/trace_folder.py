@@ -15,7 +15,6 @@ from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import RESULTS, read_results
 from vrthinker_core.results.trace_files import json_files
 from vrthinker_core.storage import atomic_path, os_errors
-from vrthinker_core.text import encodable
 from vrthinker_core.traces import load
 from vrthinker_core.training.export import (
     CSV_COLUMNS,
@@ -29,8 +28,8 @@ from vrthinker_core.training.outcome_file import OUTCOMES, read_outcomes
 from vrthinker_core.training.rollouts import LabelledPair, Rollout
 from vrthinker_core.training.teaching import NotForTraining, RowFilter, RowKind, TraceFile
 from vrthinker_core.types import Preference, Run, StopReason, Trace, Verdict
-from vrthinker_core.types.progress import count
 from vrthinker_core.video.thumbnails import make_thumbnail
+from vrthinker_core.words import count, encodable
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,7 @@ from annotated_types import Interval
 
 from vrthinker_core.types.comparison import Side, Verdict, Vote
 from vrthinker_core.types.frames import ClipInfo, FrameRef, Thumbnail
-from vrthinker_core.types.messages import Completion
-from vrthinker_core.types.replies import CUT_PROBLEMS, Problem, Reply
+from vrthinker_core.types.messages import CUT_PROBLEMS, Completion, Problem, Reply
 from vrthinker_core.types.settings import (
     MAX_TURNS,
     Amount,
@@ -362,3 +361,35 @@ def shown_slots(runs: Iterable[Run]) -> set[int]:
 def add_event(trace: Trace | None, event: Event) -> Trace | None:
     """Return the trace after one more event; None before `Started`."""
     return Trace(event) if isinstance(event, Started) else trace and trace.with_event(event)
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """The times of a live run, in seconds since its beginning."""
+
+    turns: tuple[float, ...] = ()  # Start of each turn
+    taken: int = 0  # Turns taken over by a branch: too fast to predict later ones
+
+    def after(self, event: Event, seconds: float) -> "Pace":
+        """Return the pace after an event; a second run has its own."""
+        if isinstance(event, Swapped):
+            return self.after(event.event, seconds)
+        if isinstance(event, Started):
+            return Pace(taken=event.branch.turn - 1 if event.branch else 0)
+        if isinstance(event, FramesShown):
+            turns = self.turns if event.note else (*self.turns, seconds)
+            return Pace(turns, taken=self.taken)
+        return self
+
+    def seconds_left(self, seconds: float, turns: int | None) -> float | None:
+        """Estimate the seconds left if the run takes all its `turns`.
+
+        Each turn is taken to last as long as the average of the turns that have ended. Returns None
+        in the first turn, and if `turns` is None.
+        """
+        ended = len(self.turns) - 1 - self.taken
+        if ended < 1 or turns is None:
+            return None
+        each = (self.turns[-1] - self.turns[self.taken]) / ended
+        later = max(0, turns - len(self.turns))
+        return each * later + max(0.0, each - (seconds - self.turns[-1]))

@@ -1,10 +1,11 @@
 """Names and sentences about a run that page and terminal share."""
 
-from decimal import ROUND_HALF_UP, Decimal
+from collections.abc import Iterable
 
 from vrthinker_core.types.comparison import Dimension, Preference
-from vrthinker_core.types.events import Finished, Started, StopReason
+from vrthinker_core.types.events import Finished, Started, StopReason, Turn
 from vrthinker_core.types.settings import setting
+from vrthinker_core.words import count, dollars, duration, speed
 
 DIMENSION_NAMES = dict(
     zip(Dimension, ("Text alignment", "Motion quality", "Visual quality", "Overall"), strict=True)
@@ -63,18 +64,6 @@ def order_unchecked(second: Finished | None) -> str:
 TELLING = 0.9
 
 
-def percent(share: float) -> str:
-    """Format a probability as `93 %`. None is 0 or 1, so `<1 %` and `>99 %` end the scale."""
-    if share < 0.005:
-        return "<1 %"
-    return ">99 %" if share >= 0.995 else f"{100 * share:.0f} %"
-
-
-def frame_time(seconds: float) -> str:
-    """Format a timestamp as `0.13 s`. Half a hundredth is rounded up, as in the scripts."""
-    return f"{Decimal(seconds).quantize(Decimal('0.01'), ROUND_HALF_UP)} s"
-
-
 def branch_name(started: Started) -> str:
     """Return the name of a branch, or "". Example: "from turn 2, with frames 4, 9"."""
     branch = started.branch
@@ -93,3 +82,37 @@ def branch_name(started: Started) -> str:
     parts += [f"judge {started.judge}"] if started.judge != origin.judge else []
     parts += ["another prompt"] if started.prompt != origin.prompt else []
     return ", ".join(parts) or "the same again"
+
+
+def turn_figures(turn: Turn) -> str:
+    """Return tokens and time of a turn; unknown figures are left out."""
+    completion = turn.completion
+    parts = []
+    if completion.prompt_tokens is not None:
+        reused = f" ({completion.reused_tokens:,} reused)" if completion.reused_tokens else ""
+        parts.append(f"{completion.prompt_tokens:,} in{reused}")
+    if completion.new_tokens is not None:
+        parts.append(f"{completion.new_tokens:,} out")
+    if completion.seconds:
+        parts.append(duration(completion.seconds))
+    if completion.seconds and completion.new_tokens:
+        parts.append(speed(completion.new_tokens / completion.seconds))
+    return " · ".join(parts)
+
+
+def totals(turns: Iterable[Turn], tokens: bool = True) -> str:
+    """Return frames, tokens and dollars of all turns, as far as known."""
+    turns = tuple(turns)
+    done = [turn.completion for turn in turns]
+    frames = sum(len(turn.frames) for turn in turns)
+    read = sum((each.prompt_tokens or 0) - (each.reused_tokens or 0) for each in done)
+    written = sum(each.new_tokens or 0 for each in done)
+    costs = [each.cost for each in done if each.cost is not None]
+    shown = [count(frames, "frame")] if frames else []
+    if read > 0 and tokens:
+        shown.append(f"{count(read, 'token')} read{f', {written:,} written' if written else ''}")
+    elif written and tokens:
+        shown.append(f"{count(written, 'token')} written")
+    if costs:
+        shown.append(f"about {dollars(sum(costs))}")
+    return " · ".join(shown)

@@ -34,8 +34,7 @@ from vrthinker_core.__about__ import __version__
 from vrthinker_core.errors import BadInput
 from vrthinker_core.protocols.parser import label_probabilities
 from vrthinker_core.types import Dimension, Settings, Verdict, VideoPair, Vote
-from vrthinker_core.types.events import Turn
-from vrthinker_core.types.progress import Pace
+from vrthinker_core.types.events import Pace, Turn
 from vrthinker_core.types.settings import SETTINGS, parse_settings
 from vrthinker_core.types.wording import order_unchecked
 from vrthinker_core.ui import words

@@ -13,12 +13,11 @@ import gradio as gr
 
 from vrthinker_core.backends import NANO_NAME, Backend
 from vrthinker_core.backends.base import RemoteBackend
-from vrthinker_core.backends.built_in import NANO_NOTE
 from vrthinker_core.backends.checkpoint_files import is_downloaded
 from vrthinker_core.backends.discover import local_servers
 from vrthinker_core.backends.download import Download
 from vrthinker_core.backends.hosted import HOSTS, checked_key
-from vrthinker_core.backends.judge_name import judge_title, parse_judge
+from vrthinker_core.backends.judge_name import NANO_NOTE, judge_title, parse_judge
 from vrthinker_core.backends.served_model import LOOPBACK
 from vrthinker_core.errors import BadInput, VrThinkerError
 from vrthinker_core.ui import words

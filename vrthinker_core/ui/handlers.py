@@ -21,11 +21,9 @@ from vrthinker_core.branch_plan import MAX_FRAMES, Changes, plan_branch
 from vrthinker_core.errors import BadInput, NoCopy, TraceError, VideoUnavailable, VrThinkerError
 from vrthinker_core.protocols.sanitize import check_prompt
 from vrthinker_core.storage import type_adapter
-from vrthinker_core.text import encodable
 from vrthinker_core.traces import load, storable
 from vrthinker_core.types import Side, VideoPair, Vote
 from vrthinker_core.types.events import Started, Trace, shown_slots
-from vrthinker_core.types.progress import place_in_queue
 from vrthinker_core.types.settings import parse_settings, setting
 from vrthinker_core.types.wording import DEMO_RUN
 from vrthinker_core.ui import words
@@ -40,6 +38,7 @@ from vrthinker_core.ui.sessions import Session, Sessions, ShownRun
 from vrthinker_core.ui.uploads import Uploads
 from vrthinker_core.ui.view import Json, RunView, hide_verdict, label_rows
 from vrthinker_core.video.files import file_digest
+from vrthinker_core.words import encodable
 
 POLL_SECONDS = 0.03  # between two looks
 UPDATE_SECONDS = 0.12  # between two updates of the page, at least
@@ -328,7 +327,7 @@ class Handlers:
             return run.changes == seen and not run.over and session.shown is shown
 
         while waits():
-            place = place_in_queue(services.queue.before(run)) or words.WAITING
+            place = words.place_in_queue(services.queue.before(run)) or words.WAITING
             now = place if services.judges.is_loaded(run.judge) else words.LOADING
             if now != line:
                 yield {self._parts.status: now}

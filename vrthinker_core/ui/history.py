@@ -25,11 +25,11 @@ from vrthinker_core.traces import load, merge_traces, to_json
 from vrthinker_core.types import Preference, Side
 from vrthinker_core.types.events import StopReason, Trace
 from vrthinker_core.types.order import OrderEffect, order_of
-from vrthinker_core.types.progress import count
 from vrthinker_core.types.wording import DEMO_RUN, NOT_SWAP_TESTED, SCRIPTED, branch_name
 from vrthinker_core.ui import words
 from vrthinker_core.ui.view import ThumbnailFiles, group_tiles
 from vrthinker_core.video.files import file_digest
+from vrthinker_core.words import count
 
 MAX_TEXT = 400  # characters of the prompt, of the judge's name, and of the branch's
 MAX_LISTED = 200  # runs of one visitor; beyond them, the oldest are deleted

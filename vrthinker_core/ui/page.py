@@ -1,11 +1,10 @@
 """One server's page: its parts, and the arguments with which Gradio serves it."""
 
 import asyncio
-import ctypes
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from vrthinker_core.__about__ import ASSETS
+from vrthinker_core.system import give_back_memory
 from vrthinker_core.ui import api, handlers, routes, words
 from vrthinker_core.ui.chooser import JudgeGroup
 from vrthinker_core.ui.fetch import FetchPolicy
@@ -198,9 +198,3 @@ class Page:
                 except Exception as error:  # noqa: BLE001 - the other tasks go on
                     told = "Housekeeping: %s could not be done: %s"
                     logging.getLogger(__name__).warning(told, task, error)
-
-
-def give_back_memory() -> None:
-    """Return freed memory to the system: glibc keeps it otherwise."""
-    with suppress(AttributeError, OSError, TypeError):
-        ctypes.CDLL(None).malloc_trim(0)

@@ -24,7 +24,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from vrthinker_core.__about__ import ASSETS, asset
 from vrthinker_core.errors import BadInput, TraceError
-from vrthinker_core.text import encodable, one_line, policy_hash
 from vrthinker_core.traces import storable, to_json
 from vrthinker_core.types.events import Trace
 from vrthinker_core.types.wording import DEMO_RUN, DIMENSION_NAMES, NOT_SWAP_TESTED, SCRIPTED_HELP
@@ -39,6 +38,7 @@ from vrthinker_core.ui.runs_tab import ListedRun, answer, fresh_json
 from vrthinker_core.ui.security import is_page
 from vrthinker_core.ui.sessions import ShownRun
 from vrthinker_core.ui.view import RunView, inline_image
+from vrthinker_core.words import encodable, one_line, policy_hash
 
 # The page's scripts and style sheets, in their order
 VIEW = ("trace.js", "verdict.js", "closer.js", "gallery.js")  # draws a run, in a saved report, too

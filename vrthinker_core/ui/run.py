@@ -17,6 +17,7 @@ from vrthinker_core.types.events import (
     Finished,
     JudgeEvent,
     Opening,
+    Pace,
     Run,
     Started,
     StopReason,
@@ -29,7 +30,6 @@ from vrthinker_core.types.events import (
     second_run_follows,
 )
 from vrthinker_core.types.messages import Completion
-from vrthinker_core.types.progress import Pace
 from vrthinker_core.ui.queue import JudgeQueue
 
 
@@ -203,7 +203,7 @@ class BackgroundRun:
             self.pace = self.pace.after(event, self.seconds)
             run = self.trace.runs[-1] if self.trace else None
             if isinstance(last, Finished) and run is not None and (cut := cut_turn(run)):
-                ended = TurnEnded(cut, run.open and run.open.called)
+                ended = TurnEnded(cut, run.open.called if run.open else None)
                 self._fold(Swapped(ended) if isinstance(event, Swapped) else ended)
             self._fold(event)
             if isinstance(last, Finished) and (

@@ -21,7 +21,6 @@ from vrthinker_core.errors import BadInput, TraceError
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import RESULTS, PairResult, read_line, result_of
 from vrthinker_core.results.trace_files import json_files, read_labels
-from vrthinker_core.text import encodable, one_line
 from vrthinker_core.traces import load, to_json
 from vrthinker_core.types import Dimension, Preference, StopReason, Verdict
 from vrthinker_core.types.events import Trace
@@ -30,6 +29,7 @@ from vrthinker_core.types.wording import DEMO_RUN, NO_RELIABLE_WINNER, TELLING
 from vrthinker_core.ui import words
 from vrthinker_core.ui.history import check_seen, votes_first
 from vrthinker_core.ui.view import RunView, hide_verdict, inline_image
+from vrthinker_core.words import encodable, one_line
 
 ROW = "row-"  # begins the name of a row in `?trace=NAME`
 MAX_PROMPT = 1000  # characters that are kept, and searched

@@ -19,7 +19,8 @@ from typing import Any
 from vrthinker_core.backends.base import Backend
 from vrthinker_core.branch_plan import BranchPlan
 from vrthinker_core.errors import BadInput
-from vrthinker_core.traces import memory_of, storable
+from vrthinker_core.system import memory_of
+from vrthinker_core.traces import storable
 from vrthinker_core.types import Settings, Side, VideoPair, Vote
 from vrthinker_core.types.events import Started
 from vrthinker_core.ui import words

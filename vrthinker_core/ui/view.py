@@ -39,10 +39,9 @@ from vrthinker_core.types import (
     Thumbnail,
     Verdict,
 )
-from vrthinker_core.types.events import Called, Finished, OpenTurn, Run, Trace, Turn
+from vrthinker_core.types.events import Called, Finished, OpenTurn, Pace, Run, Trace, Turn
 from vrthinker_core.types.messages import LabelProbabilities
 from vrthinker_core.types.order import OrderEffect, order_of, swap_run
-from vrthinker_core.types.progress import Pace, count, duration, reading, totals, turn_figures
 from vrthinker_core.types.wording import (
     BRANCH,
     DIMENSION_NAMES,
@@ -51,10 +50,13 @@ from vrthinker_core.types.wording import (
     TAKEN_OVER,
     branch_name,
     order_unchecked,
+    totals,
+    turn_figures,
 )
 from vrthinker_core.ui import words
 from vrthinker_core.ui.run import BackgroundRun, Replay, cut_turn
 from vrthinker_core.video.thumbnails import finite, jpeg_size, seek_time, timeline_position
+from vrthinker_core.words import count, duration, reading
 
 Json = dict[str, Any]
 HALF_TAG = re.compile(r"</?[a-z_ ]{0,20}$", re.IGNORECASE)  # of a tag that is being written

@@ -10,7 +10,6 @@ from vrthinker_core.types import ClipInfo, Dimension, FrameSelection, Preference
 from vrthinker_core.types.events import Finished, Started, StopReason, Turn
 from vrthinker_core.types.messages import LabelProbabilities
 from vrthinker_core.types.order import OrderCheck, OrderEffect
-from vrthinker_core.types.progress import count, ended_after
 from vrthinker_core.types.wording import (
     DEMO_RUN,
     DIMENSION_NAMES,
@@ -21,8 +20,8 @@ from vrthinker_core.types.wording import (
     SIDES_SWAPPED,
     TELLING,
     WHY_NO_VERDICT,
-    percent,
 )
+from vrthinker_core.words import NUMBERS, ORDINALS, count, ended_after, percent
 
 TITLE = "VR-Thinker"
 CLAIM = "Which video follows the prompt better, and why."
@@ -162,6 +161,18 @@ def facts(seconds: Sequence[float]) -> list[str]:
     took = f" The recorded runs took {seconds[0]:.1f} to {seconds[-1]:.1f} s." if seconds else ""
     places, free = ("this server", "your machine"), "It costs nothing, except with a hosted judge."
     return [f"{free} Your videos stay on {place}; {judged}.{took}" for place in places]
+
+
+def place_in_queue(before: int) -> str:
+    """Return `You are third; two comparisons are before yours.`; "" for first."""
+    if before <= 0:
+        return ""
+    if before >= len(ORDINALS):
+        return f"You are number {before + 1}; {before} comparisons are before yours."
+    return (
+        f"You are {ORDINALS[before]}; {NUMBERS[before]} "
+        f"comparison{' is' if before == 1 else 's are'} before yours."
+    )
 
 
 def judge_line(name: str) -> str:

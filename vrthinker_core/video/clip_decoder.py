@@ -12,7 +12,6 @@ from typing import Literal
 from av.video.frame import VideoFrame
 
 from vrthinker_core.errors import VideoError
-from vrthinker_core.text import encodable
 from vrthinker_core.types import ClipInfo
 from vrthinker_core.types.frames import FramePlan, FrameRequest, ReadMode
 from vrthinker_core.video.container import VideoSource
@@ -29,6 +28,7 @@ from vrthinker_core.video.health import ClipFacts, health_notes
 from vrthinker_core.video.limits import CpuBudget, near_memory_limit
 from vrthinker_core.video.timeline import read_timeline
 from vrthinker_core.video.worker_io import Header
+from vrthinker_core.words import encodable
 
 REPORT_SECONDS = 0.5  # at least, between two reports
 QUIET_CPU_SECONDS = 0.5  # of processor time before the first report; most clips are open by then

@@ -12,7 +12,7 @@ from io import BufferedReader
 from pathlib import Path
 
 from vrthinker_core.errors import VideoError, VideoUnavailable, out_of_files
-from vrthinker_core.text import encodable
+from vrthinker_core.words import encodable
 
 HEAD_BYTES = 1 << 16
 

@@ -11,11 +11,11 @@ import cv2
 import numpy as np
 
 from vrthinker_core.types.frames import FramePlan
-from vrthinker_core.types.progress import count
 from vrthinker_core.video.container import VideoSource
 from vrthinker_core.video.convert import READ_MATRICES, DisplayGeometry, GreySample
 from vrthinker_core.video.decode import DecodeStats
 from vrthinker_core.video.timeline import FrameTimes, Timeline
+from vrthinker_core.words import count
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from multiprocessing.connection import Pipe
 
-from vrthinker_core.cpus import cpu_count
 from vrthinker_core.errors import VideoError
+from vrthinker_core.system import cpu_count
 from vrthinker_core.video.process import (
     CLIP_WORKER,
     ForkedProcess,

@@ -20,7 +20,8 @@ from vrthinker_core.backends.hosted import HOSTS
 from vrthinker_core.backends.judge_name import Kind
 from vrthinker_core.errors import BackendRefused, BadInput, JudgeError
 from vrthinker_core.types.events import StopReason, Trace, add_event
-from vrthinker_core.types.progress import dollars, totals
+from vrthinker_core.types.wording import totals
+from vrthinker_core.words import dollars
 
 SECONDS = 5.0  # The machine of the tests may be busy
 QWEN = "qwen/qwen3-vl-8b"  # As LM Studio lists it
