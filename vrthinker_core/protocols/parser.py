@@ -4,15 +4,17 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
-from vrthinker_core.protocols.labels import (
+from vrthinker_core.protocols.segments import (
+    Action,
     Labels,
-    original_end,
+    ReplySplitter,
+    find_tags,
+    invention_start,
     original_offsets,
     read_labels,
     strip_invisible,
     to_narrow,
 )
-from vrthinker_core.protocols.segments import Action, ReplySplitter, find_tags, invention_start
 from vrthinker_core.protocols.tool_calls import CallRules, read_calls
 from vrthinker_core.text import encodable
 from vrthinker_core.types import Dimension, Problem, ProblemKind, Reply, Turn, Verdict
@@ -132,22 +134,22 @@ def read_reply(text: str, rules: CallRules, *, cut: bool = False, trained: bool 
     visible, narrow, end = _own_part(text)
     extra: list[Problem] = []
     if end is not None:
-        text, cut = text[: original_end(text, end)], False
+        text, cut = text[: original_offsets(text, [end - 1])[0] + 1], False
         told = "The judge went on to invent what it would be told; that part was cut away."
         extra = [Problem(ProblemKind.INVENTED, told)]
     if not narrow.strip():
         return Reply(text, problems=(Problem(ProblemKind.EMPTY, "The reply is empty."), *extra))
     segments = ReplySplitter(visible, narrow, cut=cut).split()
     calls = [action for action in segments.actions if action.kind == "call"]
-    wants, problems = read_calls(calls, rules, cut=cut)
+    wants, problems = read_calls(calls, rules)
     final, verdict, confidence = False, None, None
     if read := _read_answers(segments.actions):
         action, labels = _best_answer(read)
         final, verdict, confidence = action.kind == "final", labels.verdict, labels.confidence
-        problems += _with_cut(action, labels, cut=cut)
+        problems += _with_cut(action, labels)
         broken = next((pair for pair in read if pair[0].kind == "final"), None)
         if action.kind == "recommend" and broken:
-            problems += _with_cut(*broken, cut=cut)
+            problems += _with_cut(*broken)
     readable = not (cut or trained or segments.actions or segments.unfinished_reasoning)
     if readable and (untagged := _untagged_answer(narrow)):
         final, verdict, confidence = True, untagged.verdict, untagged.confidence
@@ -186,10 +188,10 @@ def read_request(text: str, rules: CallRules) -> tuple[int, ...]:
     before = narrow[: calls[0].tag] if calls else ""
     if before.strip() and not any(not tag.acts and not tag.opens for tag in find_tags(before)):
         return ()
-    if calls and not calls[-1].closed and (found := _OPEN_CALL.match(calls[-1].body)):
+    if calls and calls[-1].cut_off and (found := _OPEN_CALL.match(calls[-1].body)):
         body = found[0] + ("]}}" if found[1] else "]}")
-        calls[-1] = calls[-1]._replace(body=body, closed=True)
-    wants, _ = read_calls(calls, rules, cut=True)
+        calls[-1] = calls[-1]._replace(body=body, cut_off=False)
+    wants, _ = read_calls(calls, rules)
     return wants.indices if wants else ()
 
 
@@ -243,11 +245,11 @@ def _best_answer(read: Sequence[tuple[Action, Labels]]) -> tuple[Action, Labels]
     return max(read, key=rank)
 
 
-def _with_cut(action: Action, labels: Labels, *, cut: bool) -> list[Problem]:
+def _with_cut(action: Action, labels: Labels) -> list[Problem]:
     """Return an answer's problems; a cut that cost labels comes first."""
     missing = any(problem.kind is ProblemKind.MISSING_DIMS for problem in labels.problems)
     lost = Problem(ProblemKind.TRUNCATED, "The reply was cut off inside its answer.")
-    return [*([lost] if cut and not action.closed and missing else []), *labels.problems]
+    return [*([lost] if action.cut_off and missing else []), *labels.problems]
 
 
 def to_expected(reply: Reply) -> dict[str, object]:

@@ -4,8 +4,7 @@ import re
 from typing import Final, NamedTuple
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.protocols.labels import INVISIBLE, strip_invisible, to_narrow
-from vrthinker_core.protocols.segments import PROTOCOL
+from vrthinker_core.protocols.segments import INVISIBLE, PROTOCOL, strip_invisible, to_narrow
 
 _CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufeff]")
 _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")

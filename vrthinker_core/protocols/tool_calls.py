@@ -53,16 +53,16 @@ class CallRules(NamedTuple):
 
 
 def read_calls(
-    calls: Sequence[Action], rules: CallRules, *, cut: bool
+    calls: Sequence[Action], rules: CallRules
 ) -> tuple[FrameSelection | None, list[Problem]]:
     """Return the frames that all calls select together, and the problems.
 
-    The selection is None if no call can be read. `cut` means that the token limit ended the reply.
-    Then a call without its closing tag counts only as whole, strict JSON.
+    The selection is None if no call can be read. A call that the token limit cut off counts only as
+    whole, strict JSON.
     """
     reader = _CallReader(all_read=len(calls) <= MAX_CALLS)
     for call in calls[:MAX_CALLS]:
-        reader.read(call, whole_only=cut and not call.closed)
+        reader.read(call, whole_only=call.cut_off)
     all_read, problems = reader.all_read and len(reader.entries) <= MAX_ENTRIES, reader.problems
     if not all_read:
         limits = f"its first {MAX_ENTRIES:,} frame numbers and {MAX_CALLS} calls were read."
