@@ -140,7 +140,7 @@ def read_reply(text: str, rules: CallRules, *, cut: bool = False, trained: bool 
     if not narrow.strip():
         return Reply(text, problems=(Problem(ProblemKind.EMPTY, "The reply is empty."), *extra))
     segments = ReplySplitter(visible, narrow, cut=cut).split()
-    calls = [action for action in segments.actions if action.kind == "call"]
+    calls = [(each.body, each.cut_off) for each in segments.actions if each.kind == "call"]
     wants, problems = read_calls(calls, rules)
     final, verdict, confidence = False, None, None
     if read := _read_answers(segments.actions):
@@ -188,10 +188,10 @@ def read_request(text: str, rules: CallRules) -> tuple[int, ...]:
     before = narrow[: calls[0].tag] if calls else ""
     if before.strip() and not any(not tag.acts and not tag.opens for tag in find_tags(before)):
         return ()
+    bodies = [(call.body, call.cut_off) for call in calls]
     if calls and calls[-1].cut_off and (found := _OPEN_CALL.match(calls[-1].body)):
-        body = found[0] + ("]}}" if found[1] else "]}")
-        calls[-1] = calls[-1]._replace(body=body, cut_off=False)
-    wants, _ = read_calls(calls, rules)
+        bodies[-1] = found[0] + ("]}}" if found[1] else "]}"), False
+    wants, _ = read_calls(bodies, rules)
     return wants.indices if wants else ()
 
 

@@ -5,9 +5,8 @@ from collections.abc import Iterator, Sequence
 from itertools import islice, pairwise, takewhile
 from typing import Any, Final, Literal, NamedTuple
 
-from vrthinker_core.protocols.lenient_json import (
-    MAX_REPAIR_CHARS,
-    parse_repaired,
+from vrthinker_core.protocols.tool_calls import (
+    JsonRepair,
     parse_strict,
     value_end,
     without_strings,
@@ -339,7 +338,7 @@ class ReplySplitter:
         that the token limit ended the reply.
         """
         self._visible, self._narrow, self._cut = visible, narrow, cut
-        self._repairable = MAX_REPAIR_CHARS  # Characters that may still be repaired
+        self._repair = JsonRepair()
         # Calls without a closing tag whose JSON may still be read. A JSON error names its line, so
         # each such call reads all text before it again.
         self._unclosed = 100
@@ -553,8 +552,6 @@ class ReplySplitter:
         """
         if parse_strict(body):
             return True
-        if len(body) > self._repairable:
-            return False
-        self._repairable -= len(body)
         whole = body.strip().startswith("{") and body.strip().endswith("}")
-        return whole and not any(find_tags(without_strings(body))) and bool(parse_repaired(body))
+        repaired = self._repair.parse(body)
+        return whole and bool(repaired) and not any(find_tags(without_strings(body)))
