@@ -46,7 +46,7 @@ from vrthinker_core.judge import judge as run_judge, judge_branch
 from vrthinker_core.protocols import make_protocol
 from vrthinker_core.protocols.frame_facts import outside_words
 from vrthinker_core.protocols.parser import to_expected
-from vrthinker_core.protocols.sanitize import check_prompt
+from vrthinker_core.protocols.prompts import check_prompt
 from vrthinker_core.traces import check_trace_option, load
 from vrthinker_core.training.teaching import RowKind
 from vrthinker_core.types import ProtocolName, Settings, Verdict, VideoPair

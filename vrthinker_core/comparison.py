@@ -32,7 +32,7 @@ from vrthinker_core.errors import (
 )
 from vrthinker_core.protocols import PromptProtocol, make_protocol, sanitize_prompt, with_defaults
 from vrthinker_core.protocols.factory import chosen_protocol, frame_layout
-from vrthinker_core.protocols.sanitize import MAX_PROMPT, check_prompt
+from vrthinker_core.protocols.prompts import MAX_PROMPT, check_prompt
 from vrthinker_core.text import encodable
 from vrthinker_core.types import (
     ClipInfo,
