@@ -34,6 +34,7 @@ from vrthinker_core.commands.arguments import (
 from vrthinker_core.commands.console import ConsoleRenderer, telling_openings
 from vrthinker_core.commands.evaluation_commands import evaluate, rank, report
 from vrthinker_core.commands.train_command import teacher, train
+from vrthinker_core.drawn.notes import outside_words
 from vrthinker_core.errors import (
     BadInput,
     DecoderDied,
@@ -44,7 +45,6 @@ from vrthinker_core.errors import (
 )
 from vrthinker_core.judge import judge as run_judge, judge_branch
 from vrthinker_core.protocols import make_protocol
-from vrthinker_core.protocols.frame_facts import outside_words
 from vrthinker_core.protocols.parser import to_expected
 from vrthinker_core.protocols.prompts import check_prompt
 from vrthinker_core.traces import check_trace_option, load

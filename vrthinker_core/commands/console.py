@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from vrthinker_core.commands.arguments import LINE_SECONDS, print_error, progress_line
-from vrthinker_core.protocols.frame_facts import outside_words
+from vrthinker_core.drawn.notes import outside_words
 from vrthinker_core.protocols.parser import verdict_probabilities
 from vrthinker_core.results.result import ROW_FAULT, PairResult
 from vrthinker_core.text import printable

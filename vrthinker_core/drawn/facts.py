@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import permutations
+from typing import TYPE_CHECKING
 
-import numpy as np
+if TYPE_CHECKING:  # Whoever only reads the notes of a judge loads no numpy
+    import numpy as np
 
 COLOURS = {
     "red": (205, 40, 38),
@@ -17,9 +19,13 @@ COLOURS = {
     "white": (236, 236, 232),
     "black": (30, 30, 34),
 }
+SHAPES = ("ball", "cube", "cylinder", "cone", "ring")
+GROUNDS = ("wood", "tiles", "grass", "sand", "marble")
+PHOTO = "photo"  # What a photograph is called as a ground
 DIRECTIONS = {"right": (1, 0), "left": (-1, 0), "away": (0, -1), "closer": (0, 1)}
 """Directions on the ground, (rightwards, towards the camera)."""
-MAX_COUNT = 4  # Solids of one thing
+COUNT_WORDS = ("one", "two", "three", "four")
+MAX_COUNT = len(COUNT_WORDS)  # Solids of one thing
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +97,6 @@ PLACE_PROMPTS = (
     "A real place, filmed in one take.",
 )
 """Of pairs without a thing."""
-COUNT_WORDS = ("", "two", "three", "four")  # By count - 1; a single solid has an article
 DIRECTION_WORDS = {
     "right": ("right", "to the right"),
     "left": ("left", "to the left"),
@@ -111,7 +116,7 @@ def write_prompt(rng: np.random.Generator, wanted: SceneFacts) -> str:
     text = str(rng.choice(wordings)).format(
         things=" and ".join(map(name_thing, wanted.things)),
         direction=rng.choice(DIRECTION_WORDS[wanted.direction]),
-        ground="a photo" if wanted.ground == "photo" else wanted.ground,
+        ground=name_ground(wanted.ground),
         **{verb: f"{verb}s" if alone else verb for verb in verbs},
     )
     return text[0].upper() + text[1:] if text.endswith(".") else text
@@ -122,3 +127,8 @@ def name_thing(thing: Thing) -> str:
     if thing.count == 1:
         return f"{'an' if thing.colour[0] in 'aeiou' else 'a'} {thing.colour} {thing.shape}"
     return f"{COUNT_WORDS[thing.count - 1]} {thing.colour} {thing.shape}s"
+
+
+def name_ground(ground: str) -> str:
+    """Return a ground in words."""
+    return f"a {ground}" if ground == PHOTO else ground

@@ -11,19 +11,20 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from vrthinker_core.drawn import phrases
-from vrthinker_core.drawn.facts import SceneFacts, name_thing
+from vrthinker_core.drawn import notes
+from vrthinker_core.drawn.facts import COUNT_WORDS, SceneFacts, name_ground, name_thing
 from vrthinker_core.drawn.faults import CLEAR, FRAMES
 from vrthinker_core.drawn.moving_scene import GO, STAY, Scene, SceneRenderer
-from vrthinker_core.drawn.phrases import HARDLY, JUMPS, MOTION_FLAWS, MOVES, ODDLY, PLAIN, Places
+from vrthinker_core.drawn.notes import HARDLY, JUMPS, MOTION_FLAWS, MOVES, ODDLY, PLAIN
 from vrthinker_core.drawn.world import DrawnPair, verdict_from_flaws
 from vrthinker_core.protocols.base import PromptProtocol
 from vrthinker_core.protocols.factory import make_protocol
-from vrthinker_core.protocols.frame_facts import COUNT_WORDS
 from vrthinker_core.types import Dimension, FrameRef, ProtocolName, Settings, Side, Verdict
 from vrthinker_core.types.comparison import ANSWER_ORDER, SUB_SCORES
 
 Words = tuple[str, str, str]  # Count, colour and shape of a thing
+Places = tuple[tuple[float, float], ...]
+"""Places in a picture, each 0..1 rightwards and downwards."""
 
 
 def compare_facts(pair: DrawnPair) -> str:
@@ -66,9 +67,9 @@ def _matched(wanted: list[Words], shown: list[Words]) -> list[Words | None]:
 
 def _line(name: str, wanted: str, shown: Sequence[str | None]) -> str:
     said = [
-        phrases.MISSING
+        notes.MISSING
         if each is None
-        else f" {each}{phrases.AS_ASKED if each == wanted else phrases.NOT_AS_ASKED}"
+        else f" {each}{notes.AS_ASKED if each == wanted else notes.NOT_AS_ASKED}"
         for each in shown
     ]
     return f"{name} {wanted}: video 1{said[0]}; video 2{said[1]}.\n"
@@ -281,7 +282,7 @@ def write_lesson(pair: DrawnPair, protocol: ProtocolName) -> tuple[str, ...]:
     last = 1 + number % 2  # The turn that answers
     if rest or len(texts) <= last:
         return tuple(texts)
-    begun = texts[last - 1].partition(phrases.MORE)[0]
+    begun = texts[last - 1].partition(notes.MORE)[0]
     return (*texts[: last - 1], begun + _final_answer(turns[last - 1][2]))
 
 
@@ -331,16 +332,17 @@ def _snapshot(evidence: Evidence) -> str:
     """Describe the frames of the last look, the prompt first."""
     look, paired = evidence.looks[-1], evidence.protocol.name == "paired"
     if len(evidence.looks) > 1:
-        head = phrases.BOTH_VIDEOS if paired else phrases.ONE_LIST
+        head = notes.BOTH_VIDEOS if paired else notes.ONE_LIST
         noted = "".join(_entry(frame, paired=paired) for frame in look)
         states = [f"so far video {int(side)}:{_state(evidence, side)}" for side in Side]
         return f"{head}{noted}{'; '.join(states)}.\n"
     wanted = evidence.pair.wanted
-    ground = "a photo" if wanted.ground == "photo" else wanted.ground
-    asked = f"{_named(wanted)} on {ground}" if wanted.things else phrases.REAL_SCENE
+    asked = (
+        f"{_named(wanted)} on {name_ground(wanted.ground)}" if wanted.things else notes.REAL_SCENE
+    )
     lines = [f"The prompt asks for{asked}.\n"]
     for side, scene in evidence.pair.scenes.items():
-        light = f"{phrases.REAL_SCENE} and its light"  # Of a scene without a thing
+        light = f"{notes.REAL_SCENE} and its light"  # Of a scene without a thing
         shown = _named(scene.facts) if scene.facts.things else light
         noted = "".join(_entry(frame) for frame in look if frame.side is side)
         state = _state(evidence, side)
@@ -355,33 +357,33 @@ def _think(evidence: Evidence, *, more: bool) -> str:
         dict.fromkeys(f"#{protocol.frame_number(ref)}" for ref in protocol.opening_refs)
     )
     labels = {dimension: int(label) for dimension, label in evidence.verdict if label is not None}
-    wrong = [phrases.FACT_WORDS[count] for count in evidence.wrong]
+    wrong = [notes.FACT_WORDS[count] for count in evidence.wrong]
     lines = [
         compare_facts(evidence.pair) if first else "",
         f"TA ({opening}): video 1 has{wrong[0]} wrong, video 2 has{wrong[1]} wrong",
-        phrases.better(labels[Dimension.TA], settled=True),
+        notes.better(labels[Dimension.TA], settled=True),
     ]
     for dimension, verb, flaw, none in (
         (Dimension.VQ, " is", evidence.picture_flaw, " is clear"),
-        (Dimension.MQ, "", evidence.motion_flaw, f" {phrases.SMOOTHLY}"),
+        (Dimension.MQ, "", evidence.motion_flaw, f" {notes.SMOOTHLY}"),
     ):
         flaws = [flaw(side) for side in Side]
         said = [f"{verb} {each}" if each else none for each in flaws]
         lines.append(f"{dimension.value}: video 1{said[0]}, video 2{said[1]}")
-        lines.append(phrases.better(labels[dimension], settled=not more or None not in flaws))
+        lines.append(notes.better(labels[dimension], settled=not more or None not in flaws))
     leads = [
-        f"{phrases.LEADS[labels[name]]}{topic}"
-        for name, topic in zip(SUB_SCORES, phrases.TOPICS, strict=True)
+        f"{notes.LEADS[labels[name]]}{topic}"
+        for name, topic in zip(SUB_SCORES, notes.TOPICS, strict=True)
     ]
-    overall = phrases.better(labels[Dimension.OA], settled=not more)
+    overall = notes.better(labels[Dimension.OA], settled=not more)
     lines.append(f"OA: {', '.join(leads)}{overall}")
     if more and first:
-        lines.append(phrases.MAY_HIDE)
+        lines.append(notes.MAY_HIDE)
     elif more:
         for side in Side:
             if not evidence.settled(side) and (odd := evidence.odd_frames(side)):
                 lines.append(f"Video {int(side)} moves oddly near #{odd[0].number}.\n")
-    return "".join(lines) + (phrases.MORE if more else "")
+    return "".join(lines) + (notes.MORE if more else "")
 
 
 def _entry(frame: SeenFrame, *, paired: bool = False) -> str:
@@ -404,7 +406,7 @@ def _where(places: Places) -> str:
 
 def _state(evidence: Evidence, side: Side) -> str:
     picture, motion = evidence.picture_flaw(side), evidence.motion_flaw(side)
-    return f" {picture or 'clear'}, {motion or phrases.SMOOTHLY}"
+    return f" {picture or 'clear'}, {motion or notes.SMOOTHLY}"
 
 
 def _labels(verdict: Verdict) -> str:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 
+from vrthinker_core.drawn.notes import outside_words
 from vrthinker_core.errors import BadInput, TraceError
-from vrthinker_core.protocols.frame_facts import outside_words
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import RESULTS, read_results
 from vrthinker_core.results.trace_files import json_files

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vrthinker_core.protocols.frame_facts import (
+from vrthinker_core.drawn.notes import (
     COUNTED_FACTS,
     outside_words,
     prompt_reason,
