@@ -36,11 +36,15 @@ class Thing:
     shape: str
     count: int = 1  # 1 to MAX_COUNT
 
-    def count_wrong(self, shown: Thing) -> int:
-        """Return how many of colour, shape and count differ, 0..3."""
-        return sum(
-            (self.colour != shown.colour, self.shape != shown.shape, self.count != shown.count)
-        )
+    @property
+    def words(self) -> dict[str, str]:
+        """Count, colour and shape in words."""
+        count = COUNT_WORDS[self.count - 1]
+        return {"count": count, "colour": self.colour, "shape": self.shape}
+
+    def count_wrong(self, shown: Thing | None) -> int:
+        """Return how many of count, colour and shape differ; a missing thing counts once."""
+        return len(self.words.items() - shown.words.items()) if shown else 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +68,20 @@ class SceneFacts:
     def count_wrong(self, shown: SceneFacts) -> int:
         """Return how many facts are not as wanted here.
 
-        Counts colour, shape and count of each thing, missing things and the direction. Things are
-        matched as they fit best.
+        Counts colour, shape and count of each thing, missing things, those too many, and the
+        direction.
         """
-        fewer, more = sorted((self.things, shown.things), key=len)
-        wrong = min(
-            sum(a.count_wrong(b) for a, b in zip(fewer, some, strict=True))
-            for some in permutations(more, len(fewer))
+        wrong = sum(map(Thing.count_wrong, self.things, self.match_things(shown)))
+        too_many = max(0, len(shown.things) - len(self.things))
+        return wrong + too_many + (self.direction != shown.direction)
+
+    def match_things(self, shown: SceneFacts) -> tuple[Thing | None, ...]:
+        """Return the shown thing that fits each wanted one best, None if missing."""
+        padded = [*shown.things, *[None] * (len(self.things) - len(shown.things))]
+        return min(
+            permutations(padded, len(self.things)),
+            key=lambda some: sum(map(Thing.count_wrong, self.things, some)),
         )
-        return wrong + len(more) - len(fewer) + (self.direction != shown.direction)
 
 
 def in_order(*things: Thing) -> tuple[Thing, ...]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import pairwise, permutations
+from itertools import pairwise
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from vrthinker_core.drawn import notes
-from vrthinker_core.drawn.facts import COUNT_WORDS, SceneFacts, name_ground, name_thing
+from vrthinker_core.drawn.facts import SceneFacts, name_ground, name_thing
 from vrthinker_core.drawn.faults import CLEAR, FRAMES
 from vrthinker_core.drawn.moving_scene import GO, STAY, Scene, SceneRenderer
 from vrthinker_core.drawn.notes import HARDLY, JUMPS, MOTION_FLAWS, MOVES, ODDLY, PLAIN
@@ -22,7 +22,6 @@ from vrthinker_core.protocols.factory import make_protocol
 from vrthinker_core.types import Dimension, FrameRef, ProtocolName, Settings, Side, Verdict
 from vrthinker_core.types.comparison import ANSWER_ORDER, SUB_SCORES
 
-Words = tuple[str, str, str]  # Count, colour and shape of a thing
 Places = tuple[tuple[float, float], ...]
 """Places in a picture, each 0..1 rightwards and downwards."""
 
@@ -32,37 +31,20 @@ def compare_facts(pair: DrawnPair) -> str:
 
     The things of a video are matched to those they fit best.
     """
-    wanted = _things(pair.wanted)
-    shown = [_matched(wanted, _things(scene.facts)) for scene in pair.scenes.values()]
+    wanted, scenes = pair.wanted, [scene.facts for scene in pair.scenes.values()]
+    shown = [wanted.match_things(facts) for facts in scenes]
     lines = []
-    for number, thing in enumerate(wanted):
-        for place, key in enumerate(("count", "colour", "shape")):
-            values = [found[place] if (found := things[number]) else None for things in shown]
-            name = f"Second thing's {key}" if number else key.capitalize()
-            lines.append(_line(name, thing[place], values))
-    if wanted:
-        directions = [scene.facts.direction for scene in pair.scenes.values()]
-        lines.append(_line("Direction", pair.wanted.direction, directions))
+    for number, thing in enumerate(wanted.things):
+        for key, word in thing.words.items():
+            values = [found.words[key] if (found := things[number]) else None for things in shown]
+            lines.append(_line(f"Second thing's {key}" if number else key.title(), word, values))
+    if wanted.things:
+        lines.append(_line("Direction", wanted.direction, [facts.direction for facts in scenes]))
     return "".join(lines)
-
-
-def _things(facts: SceneFacts) -> list[Words]:
-    return [(COUNT_WORDS[thing.count - 1], thing.colour, thing.shape) for thing in facts.things]
 
 
 def _named(facts: SceneFacts) -> str:
     return f" {' and '.join(map(name_thing, facts.things))} moving {facts.direction}"
-
-
-def _matched(wanted: list[Words], shown: list[Words]) -> list[Words | None]:
-    """Return the best match of each wanted thing, None if missing."""
-
-    def difference(one: Words, other: Words | None) -> int:
-        return sum(a != b for a, b in zip(one, other, strict=True)) if other else 1
-
-    padded = [*shown, *[None] * (len(wanted) - len(shown))]
-    orders = permutations(padded, len(wanted))
-    return list(min(orders, key=lambda some: sum(map(difference, wanted, some))))
 
 
 def _line(name: str, wanted: str, shown: Sequence[str | None]) -> str:

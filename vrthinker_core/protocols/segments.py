@@ -157,12 +157,8 @@ def mentioned_digits(text: str) -> frozenset[int]:
     return frozenset(original_offsets(text, list(_label_places(to_narrow(strip_invisible(text))))))
 
 
-def says_a_label(body: str) -> bool:
-    """Return whether a digit in `body` (after `to_narrow`) says a label."""
-    return any(True for _ in _label_places(body))
-
-
 def _label_places(body: str) -> Iterator[int]:
+    """Yield the offsets of the digits in `body` (after `to_narrow`) that say a label."""
     return (each.place for each in _mentions(body) if each.name != "CF" and each.value is not None)
 
 
@@ -238,13 +234,17 @@ PROTOCOL: Final = re.compile(
 """Every tag of either protocol, also of the environment, and control tokens such as `<turn|>`."""
 
 
-def invention_start(text: str) -> int | None:
-    """Return the offset at which the model invents its environment, or None.
+def own_part(text: str) -> tuple[str, str, int | None]:
+    """Return (visible text, narrow text, end) of the judge's own part.
 
-    A quotation counts, too: a verdict on invented frames is worse than a retry.
+    `end` is the offset at which the judge began to invent its environment, else None. A quotation
+    counts, too: a verdict on invented frames is worse than a retry.
     """
-    found = ENVIRONMENT.search(text)
-    return found and (found.end() if found["call"] else found.start())
+    visible = strip_invisible(text)
+    narrow = to_narrow(visible)
+    found = ENVIRONMENT.search(narrow)
+    end = found and (found.end() if found["call"] else found.start())
+    return visible[:end], narrow[:end], end
 
 
 class Tag(NamedTuple):
@@ -499,7 +499,7 @@ class ReplySplitter:
         end, body = self._around_inner(i, calls=True)
         if not self._tags[end].closes(*_ANSWERS):
             end, body = i + 1, self._text(self._narrow, i, i + 1)
-            if not says_a_label(body):
+            if not any(_label_places(body)):
                 end, body = self._around_inner(i, calls=False)
         return self._tags[end].closes(*_ANSWERS), body
 
