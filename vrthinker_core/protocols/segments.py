@@ -112,20 +112,12 @@ class Labels(NamedTuple):
     places: dict[Dimension, int]
 
 
-class Mention(NamedTuple):
-    """A mention of a name, with the value behind it."""
-
-    name: str  # A dimension's name or "CF"
-    value: int | None  # Digit behind the name; None for anything else
-    place: int  # Offset of the digit
-
-
 def read_labels(body: str) -> Labels:
     """Return the labels in `body` (after `to_narrow`), worst problem first."""
     mentions = list(_mentions(body))
     values: dict[str, list[int | None]] = {name: [] for name in (*Dimension, "CF")}
-    for mention in mentions:
-        values[mention.name].append(mention.value)
+    for name, value, _ in mentions:
+        values[name].append(value)
     # The value that all mentions give, else None
     single = {name: each[0] if len(set(each)) == 1 else None for name, each in values.items()}
     labels = {name: single[name] for name in Dimension}
@@ -135,21 +127,24 @@ def read_labels(body: str) -> Labels:
     conflict = [name for name in Dimension if len(set(values[name]) - {None}) > 1]
     bad = [name for name in Dimension if None in values[name]]
     missing = [name for name in Dimension if not values[name]]
-    details = {
-        ProblemKind.CONFLICT: f"The answer gives {_listed(conflict)} two different labels.",
-        ProblemKind.BAD_VALUE: f"The label of {_listed(bad)} is not 0, 1 or 2.",
-        ProblemKind.MISSING_DIMS: f"The answer has no label for {_listed(missing)}.",
-        ProblemKind.EMPTY_ANSWER: "The answer holds no label at all.",
-        ProblemKind.BAD_CONFIDENCE: (
-            "The confidence is not one number from 1 to 5 and was left out."
-        ),
-    }
+    empty = len(missing) == len(Dimension)
     unclear = values["CF"] and single["CF"] is None
-    holds = (conflict, bad, missing, len(missing) == len(Dimension), unclear)
-    found = [Problem(*each) for each, held in zip(details.items(), holds, strict=True) if held]
+    confidence = "The confidence is not one number from 1 to 5 and was left out."
+    found = (
+        (
+            conflict,
+            ProblemKind.CONFLICT,
+            f"The answer gives {_listed(conflict)} two different labels.",
+        ),
+        (bad, ProblemKind.BAD_VALUE, f"The label of {_listed(bad)} is not 0, 1 or 2."),
+        (missing, ProblemKind.MISSING_DIMS, f"The answer has no label for {_listed(missing)}."),
+        (empty, ProblemKind.EMPTY_ANSWER, "The answer holds no label at all."),
+        (unclear, ProblemKind.BAD_CONFIDENCE, confidence),
+    )
+    problems = tuple(Problem(kind, detail) for holds, kind, detail in found if holds)
     said = [(Dimension(name), place) for name, _, place in reversed(mentions) if name != "CF"]
     places = {name: place for name, place in said if labels[name] is not None}
-    return Labels(verdict, single["CF"], tuple(found), places)
+    return Labels(verdict, single["CF"], problems, places)
 
 
 def mentioned_digits(text: str) -> frozenset[int]:
@@ -159,11 +154,15 @@ def mentioned_digits(text: str) -> frozenset[int]:
 
 def _label_places(body: str) -> Iterator[int]:
     """Yield the offsets of the digits in `body` (after `to_narrow`) that say a label."""
-    return (each.place for each in _mentions(body) if each.name != "CF" and each.value is not None)
+    found = _mentions(body)
+    return (place for name, value, place in found if name != "CF" and value is not None)
 
 
-def _mentions(body: str) -> Iterator[Mention]:
-    """Yield every mention of a name with a value; skip empty ones."""
+def _mentions(body: str) -> Iterator[tuple[str, int | None, int]]:
+    """Yield (name, value, its offset) of every mention of a name with a value.
+
+    The name is a dimension's or "CF". The value is None for anything but an allowed digit.
+    """
     body = _ESCAPED.sub(lambda match: match[0][-1].translate(_MEANING).rjust(len(match[0])), body)
     for mention in islice(_LABEL.finditer(body), 1000):
         name, place = mention[1].upper(), mention.end()
@@ -172,7 +171,7 @@ def _mentions(body: str) -> Iterator[Mention]:
             continue
         value = int(digit[1]) if digit else None
         allowed = range(1, 6) if name == "CF" else range(3)
-        yield Mention(name, value if value in allowed else None, place)
+        yield name, value if value in allowed else None, place
 
 
 def _listed(names: list[Dimension]) -> str:
