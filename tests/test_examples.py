@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from vrthinker_core.protocols.frame_facts import read_frame_facts
+from vrthinker_core.drawn.notes import read_frame_facts
 from vrthinker_core.protocols.parser import find_sentence
 from vrthinker_core.traces import load
 from vrthinker_core.types import Dimension

@@ -17,11 +17,11 @@ from tests.support.engines import end_of
 from tests.test_cli import Clips, run
 from vrthinker_core.backends import Backend, ScriptedBackend, open_backend
 from vrthinker_core.drawn.facts import name_thing, write_prompt
+from vrthinker_core.drawn.notes import asked_scene
 from vrthinker_core.drawn.world import FULL, SIMPLE, World, draw_facts
 from vrthinker_core.errors import CheckpointError
 from vrthinker_core.evaluation.reward import ComparedVideos
 from vrthinker_core.judge import compare, judge
-from vrthinker_core.protocols.frame_facts import asked_scene
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import result_of
 from vrthinker_core.traces import load, to_json

@@ -37,6 +37,7 @@ from vrthinker_core.commands.terminal import (
     with_setting_options,
 )
 from vrthinker_core.commands.train_command import teacher, train
+from vrthinker_core.drawn.notes import outside_words
 from vrthinker_core.errors import (
     BadInput,
     DecoderDied,
@@ -47,9 +48,8 @@ from vrthinker_core.errors import (
 )
 from vrthinker_core.judge import judge as run_judge, judge_branch
 from vrthinker_core.protocols import make_protocol
-from vrthinker_core.protocols.frame_facts import outside_words
 from vrthinker_core.protocols.parser import to_expected
-from vrthinker_core.protocols.sanitize import check_prompt
+from vrthinker_core.protocols.prompts import check_prompt
 from vrthinker_core.storage import atomic_path, os_errors
 from vrthinker_core.traces import check_trace_option, load
 from vrthinker_core.training.teaching import RowKind

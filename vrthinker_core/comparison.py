@@ -45,7 +45,7 @@ from vrthinker_core.protocols import (
     with_defaults,
 )
 from vrthinker_core.protocols.factory import chosen_protocol, frame_layout
-from vrthinker_core.protocols.sanitize import MAX_PROMPT, check_prompt
+from vrthinker_core.protocols.prompts import MAX_PROMPT, check_prompt
 from vrthinker_core.storage import data_errors, type_adapter
 from vrthinker_core.traces import TraceWriter
 from vrthinker_core.types import ClipInfo, Settings, Side, StopReason, Turn, Verdict, VideoPair

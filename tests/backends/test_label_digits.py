@@ -25,7 +25,7 @@ from vrthinker_core.backends.kv_cache import PrefixCache
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.drawn.world import TRAINING_SEEDS, draw_pair
 from vrthinker_core.protocols import make_protocol
-from vrthinker_core.protocols.labels import mentioned_digits
+from vrthinker_core.protocols.segments import mentioned_digits
 from vrthinker_core.training.pair_set import DrawnFrames
 from vrthinker_core.types import Settings
 from vrthinker_core.types.messages import LabelToken, Message, Sampling

@@ -11,14 +11,14 @@ from hypothesis import given, strategies as st
 
 from tests.protocols.test_conformance import CASES, reply_of
 from vrthinker_core.protocols import Paired, make_protocol
-from vrthinker_core.protocols.labels import (
+from vrthinker_core.protocols.parser import MAX_CHARACTERS, label_probabilities
+from vrthinker_core.protocols.segments import (
     INVISIBLE,
     mentioned_digits,
     original_offsets,
     strip_invisible,
     to_narrow,
 )
-from vrthinker_core.protocols.parser import MAX_CHARACTERS, label_probabilities
 from vrthinker_core.types import Dimension, Settings, Verdict
 from vrthinker_core.types.messages import Completion, LabelToken
 

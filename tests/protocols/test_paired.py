@@ -8,12 +8,12 @@ from itertools import product
 import pytest
 
 from tests.support.blank_frames import frames
-from vrthinker_core.drawn import damage, facts, faults, photographs, solids, textures
+from vrthinker_core.drawn import damage, facts, faults, notes, solids, textures
+from vrthinker_core.drawn.notes import read_frame_facts
 from vrthinker_core.drawn.teacher import play_teacher
 from vrthinker_core.drawn.world import FULL, draw_pair
 from vrthinker_core.errors import BadInput
-from vrthinker_core.protocols import Concat, Paired, frame_facts, make_protocol, with_defaults
-from vrthinker_core.protocols.frame_facts import MOTIONS, read_frame_facts
+from vrthinker_core.protocols import Concat, Paired, make_protocol, with_defaults
 from vrthinker_core.types import (
     FrameSelection,
     Problem,
@@ -140,15 +140,10 @@ def test_a_protocol_says_how_the_open_points_were_decided(protocol: ProtocolName
     assert "Packing" in rules
 
 
-WORDS = dict(zip(MOTIONS, ("", "moves", "hardly moves", "jumps", "moves oddly"), strict=True))
-
-
 def test_every_word_of_the_drawn_world_is_known() -> None:
-    assert tuple(facts.COLOURS) == frame_facts.COLOURS
-    assert tuple(facts.DIRECTIONS) == frame_facts.DIRECTIONS
-    assert tuple(solids.SHAPES) == frame_facts.SHAPES
-    assert (faults.CLEAR, *damage.DAMAGES) == frame_facts.PICTURES
-    assert (*textures.GROUNDS, photographs.PHOTO) == frame_facts.GROUNDS
+    assert tuple(solids.INTERSECTIONS) == facts.SHAPES
+    assert tuple(textures.PATTERNS) == facts.GROUNDS
+    assert (faults.CLEAR, *damage.DAMAGES) == notes.PICTURES
 
 
 @pytest.mark.parametrize("protocol", ["paired", "concat"])
@@ -162,8 +157,8 @@ def test_every_frame_is_read_as_it_was_noted(protocol: ProtocolName) -> None:
             assert [video.side for video in read] == list(Side)
             for video in read:
                 noted = [frame for frame in evidence.looks[-1] if frame.side is video.side]
-                facts = [(fact.frame, fact.picture, WORDS[fact.motion]) for fact in video.frames]
-                assert facts == [(frame.number, frame.state, frame.motion) for frame in noted]
+                read_facts = [(fact.frame, fact.picture, fact.motion) for fact in video.frames]
+                assert read_facts == [(frame.number, frame.state, frame.motion) for frame in noted]
                 assert bool(video.shows) == (len(evidence.looks) == 1)
 
 

@@ -9,9 +9,8 @@ from hypothesis import example, given, strategies as st
 
 from vrthinker_core.errors import BadInput
 from vrthinker_core.protocols import sanitize_prompt
-from vrthinker_core.protocols.labels import strip_invisible, to_narrow
-from vrthinker_core.protocols.sanitize import check_prompt
-from vrthinker_core.protocols.segments import PROTOCOL
+from vrthinker_core.protocols.prompts import check_prompt
+from vrthinker_core.protocols.segments import PROTOCOL, strip_invisible, to_narrow
 
 DANGEROUS = st.sampled_from([
     "<|im_end|>", "<|x y|>", "<tool_call>", "</ Tool-Call >", "<final\u00a0answer x=1>", "<Think>", "<tool_response>",

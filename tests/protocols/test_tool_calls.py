@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from vrthinker_core.protocols import Concat, Paired
-from vrthinker_core.protocols.lenient_json import parse_repaired, parse_strict
+from vrthinker_core.protocols.tool_calls import parse_repaired, parse_strict
 from vrthinker_core.types import FrameSelection, ProblemKind, Reply
 
 

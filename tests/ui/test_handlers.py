@@ -25,7 +25,7 @@ from tests.ui.support.inside import (
 )
 from tests.ui.support.saved_examples import ANSWER
 from vrthinker_core.backends import ScriptedBackend
-from vrthinker_core.protocols.sanitize import MAX_PROMPT
+from vrthinker_core.protocols.prompts import MAX_PROMPT
 from vrthinker_core.traces import from_json
 from vrthinker_core.types import Preference, Verdict
 from vrthinker_core.types.events import Event, Finished, StopReason, Trace

@@ -5,8 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.protocols.labels import mentioned_digits, to_narrow
-from vrthinker_core.protocols.segments import find_tags
+from vrthinker_core.protocols.segments import find_tags, mentioned_digits, to_narrow
 from vrthinker_core.types import ProtocolName
 from vrthinker_core.types.messages import Cancelled, Completion, LabelToken, Message, Sampling
 

@@ -21,8 +21,7 @@ from vrthinker_core.backends.server_errors import (
     quoted,
 )
 from vrthinker_core.errors import BackendFailed, BackendRefused
-from vrthinker_core.protocols.labels import mentioned_digits
-from vrthinker_core.protocols.segments import lost_its_opening
+from vrthinker_core.protocols.segments import lost_its_opening, mentioned_digits
 from vrthinker_core.types.messages import Completion, LabelToken
 
 _LENGTH = ("length", "max_tokens", "max_output_tokens")

@@ -26,8 +26,8 @@ from rich.text import Text
 from typer import Option
 
 from vrthinker_core.backends.judge_name import JUDGE_FORMS
+from vrthinker_core.drawn.notes import outside_words
 from vrthinker_core.errors import BadInput
-from vrthinker_core.protocols.frame_facts import outside_words
 from vrthinker_core.protocols.parser import verdict_probabilities
 from vrthinker_core.results.result import ROW_FAULT, PairResult
 from vrthinker_core.storage import os_errors

@@ -1,1 +1,1 @@
-"""The drawn world and the teacher who knows it: scenes with true labels, drawn as videos."""
+"""The drawn world, its teacher and its judge's notes: scenes with true labels, as videos."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import permutations
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from vrthinker_core.words import NUMBERS
+if TYPE_CHECKING:  # Whoever only reads the notes of a judge loads no numpy
+    import numpy as np
 
 COLOURS = {
     "red": (205, 40, 38),
@@ -19,9 +19,13 @@ COLOURS = {
     "white": (236, 236, 232),
     "black": (30, 30, 34),
 }
+SHAPES = ("ball", "cube", "cylinder", "cone", "ring")
+GROUNDS = ("wood", "tiles", "grass", "sand", "marble")
+PHOTO = "photo"  # What a photograph is called as a ground
 DIRECTIONS = {"right": (1, 0), "left": (-1, 0), "away": (0, -1), "closer": (0, 1)}
 """Directions on the ground, (rightwards, towards the camera)."""
-MAX_COUNT = 4  # Solids of one thing
+COUNT_WORDS = ("one", "two", "three", "four")
+MAX_COUNT = len(COUNT_WORDS)  # Solids of one thing
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +36,15 @@ class Thing:
     shape: str
     count: int = 1  # 1 to MAX_COUNT
 
-    def count_wrong(self, shown: Thing) -> int:
-        """Return how many of colour, shape and count differ, 0..3."""
-        return sum(
-            (self.colour != shown.colour, self.shape != shown.shape, self.count != shown.count)
-        )
+    @property
+    def words(self) -> dict[str, str]:
+        """Count, colour and shape in words."""
+        count = COUNT_WORDS[self.count - 1]
+        return {"count": count, "colour": self.colour, "shape": self.shape}
+
+    def count_wrong(self, shown: Thing | None) -> int:
+        """Return how many of count, colour and shape differ; a missing thing counts once."""
+        return len(self.words.items() - shown.words.items()) if shown else 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +68,20 @@ class SceneFacts:
     def count_wrong(self, shown: SceneFacts) -> int:
         """Return how many facts are not as wanted here.
 
-        Counts colour, shape and count of each thing, missing things and the direction. Things are
-        matched as they fit best.
+        Counts colour, shape and count of each thing, missing things, those too many, and the
+        direction.
         """
-        fewer, more = sorted((self.things, shown.things), key=len)
-        wrong = min(
-            sum(a.count_wrong(b) for a, b in zip(fewer, some, strict=True))
-            for some in permutations(more, len(fewer))
+        wrong = sum(map(Thing.count_wrong, self.things, self.match_things(shown)))
+        too_many = max(0, len(shown.things) - len(self.things))
+        return wrong + too_many + (self.direction != shown.direction)
+
+    def match_things(self, shown: SceneFacts) -> tuple[Thing | None, ...]:
+        """Return the shown thing that fits each wanted one best, None if missing."""
+        padded = [*shown.things, *[None] * (len(self.things) - len(shown.things))]
+        return min(
+            permutations(padded, len(self.things)),
+            key=lambda some: sum(map(Thing.count_wrong, self.things, some)),
         )
-        return wrong + len(more) - len(fewer) + (self.direction != shown.direction)
 
 
 def in_order(*things: Thing) -> tuple[Thing, ...]:
@@ -112,7 +125,7 @@ def write_prompt(rng: np.random.Generator, wanted: SceneFacts) -> str:
     text = str(rng.choice(wordings)).format(
         things=" and ".join(map(name_thing, wanted.things)),
         direction=rng.choice(DIRECTION_WORDS[wanted.direction]),
-        ground="a photo" if wanted.ground == "photo" else wanted.ground,
+        ground=name_ground(wanted.ground),
         **{verb: f"{verb}s" if alone else verb for verb in verbs},
     )
     return text[0].upper() + text[1:] if text.endswith(".") else text
@@ -122,4 +135,9 @@ def name_thing(thing: Thing) -> str:
     """Return a thing in words: "an orange ball", "three red cubes"."""
     if thing.count == 1:
         return f"{'an' if thing.colour[0] in 'aeiou' else 'a'} {thing.colour} {thing.shape}"
-    return f"{NUMBERS[thing.count]} {thing.colour} {thing.shape}s"
+    return f"{COUNT_WORDS[thing.count - 1]} {thing.colour} {thing.shape}s"
+
+
+def name_ground(ground: str) -> str:
+    """Return a ground in words."""
+    return f"a {ground}" if ground == PHOTO else ground

@@ -9,11 +9,11 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from vrthinker_core.drawn.colour_grade import ColourGrade
+from vrthinker_core.drawn.facts import GROUNDS, PHOTO
 from vrthinker_core.drawn.solids import Floats
-from vrthinker_core.drawn.textures import GROUNDS, SIDE, VARIANTS, Pixels, texture, value_noise
+from vrthinker_core.drawn.textures import SIDE, VARIANTS, Pixels, texture, value_noise
 from vrthinker_core.errors import BadInput
 
-PHOTO = "photo"  # What a photograph is called as a ground
 CLOUDS = 24  # Procedural pictures that stand in for photographs
 
 

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrthinker_core.drawn import light as lighting
-from vrthinker_core.drawn.photographs import PHOTO, ground_of_photo
+from vrthinker_core.drawn.facts import PHOTO
+from vrthinker_core.drawn.photographs import ground_of_photo
 from vrthinker_core.drawn.solids import MISS, Floats, Solid, unit
 from vrthinker_core.drawn.textures import EXTENT, SIDE, VARIANTS, Pixels, texture
 

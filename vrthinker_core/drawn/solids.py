@@ -195,7 +195,6 @@ INTERSECTIONS: dict[str, Callable[[Floats, Floats, np.float32], Hit]] = {
     "cone": _intersect_cone,
     "ring": _intersect_ring,
 }
-SHAPES = tuple(INTERSECTIONS)
 BOUNDS = {
     "ball": (1.0, 2.0),
     "cube": (1.21, 1.7),

@@ -5,50 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import pairwise, permutations
+from itertools import pairwise
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from vrthinker_core.drawn.facts import SceneFacts, name_thing
+from vrthinker_core.drawn import notes
+from vrthinker_core.drawn.facts import SceneFacts, name_ground, name_thing
 from vrthinker_core.drawn.faults import CLEAR, FRAMES
 from vrthinker_core.drawn.moving_scene import GO, STAY, Scene, SceneRenderer
+from vrthinker_core.drawn.notes import HARDLY, JUMPS, MOTION_FLAWS, MOVES, ODDLY, PLAIN
 from vrthinker_core.drawn.world import DrawnPair, verdict_from_flaws
 from vrthinker_core.protocols.base import PromptProtocol
 from vrthinker_core.protocols.factory import make_protocol
 from vrthinker_core.types import Dimension, FrameRef, ProtocolName, Settings, Side, Verdict
 from vrthinker_core.types.comparison import ANSWER_ORDER, SUB_SCORES
-from vrthinker_core.words import NUMBERS
 
-Words = tuple[str, str, str]  # Count, colour and shape of a thing
 Places = tuple[tuple[float, float], ...]
 """Places in a picture, each 0..1 rightwards and downwards."""
-
-# The words of the replies, in plain English: each is one token of the built-in judge's vocabulary
-FACT_WORDS = (" no fact", " one fact", *(f" {count} facts" for count in NUMBERS[2:9]))
-"""How many facts of a video are not as the prompt asks."""
-
-PLAIN, MOVES, HARDLY, JUMPS, ODDLY = "", "moves", "hardly moves", "jumps", "moves oddly"
-"""How a frame follows those around it that were seen. The first one of a video follows none."""
-MOTION_FLAWS = (HARDLY, JUMPS)
-SMOOTHLY = "moves smoothly"
-
-REAL_SCENE = " a real scene"
-BOTH_VIDEOS, ONE_LIST = "Video 1, then video 2: ", "Video 1, from #49 on video 2: "
-AS_ASKED, NOT_AS_ASKED, MISSING = ", as asked", ", not as asked", " none"
-# By label
-LEADS = ("neither leads", "video 1 leads", "video 2 leads")
-# Of text alignment, visual quality and motion quality
-TOPICS = (" on the prompt", " on the picture", " on the motion")
-MAY_HIDE = "Flaws may hide between these frames.\n"
-MORE = "More frames are needed.\n"
-
-
-def better(label: int, *, settled: bool) -> str:
-    """Return a dimension's conclusion; `settled` if no further frame will change it."""
-    which = ("neither", "video 1", "video 2")[label]
-    return f", so {which} is better{'' if settled else ' so far'}.\n"
 
 
 def compare_facts(pair: DrawnPair) -> str:
@@ -56,42 +31,27 @@ def compare_facts(pair: DrawnPair) -> str:
 
     The things of a video are matched to those they fit best.
     """
-    wanted = _things(pair.wanted)
-    shown = [_matched(wanted, _things(scene.facts)) for scene in pair.scenes.values()]
+    wanted, scenes = pair.wanted, [scene.facts for scene in pair.scenes.values()]
+    shown = [wanted.match_things(facts) for facts in scenes]
     lines = []
-    for number, thing in enumerate(wanted):
-        for place, key in enumerate(("count", "colour", "shape")):
-            values = [found[place] if (found := things[number]) else None for things in shown]
-            name = f"Second thing's {key}" if number else key.capitalize()
-            lines.append(_line(name, thing[place], values))
-    if wanted:
-        directions = [scene.facts.direction for scene in pair.scenes.values()]
-        lines.append(_line("Direction", pair.wanted.direction, directions))
+    for number, thing in enumerate(wanted.things):
+        for key, word in thing.words.items():
+            values = [found.words[key] if (found := things[number]) else None for things in shown]
+            lines.append(_line(f"Second thing's {key}" if number else key.title(), word, values))
+    if wanted.things:
+        lines.append(_line("Direction", wanted.direction, [facts.direction for facts in scenes]))
     return "".join(lines)
-
-
-def _things(facts: SceneFacts) -> list[Words]:
-    return [(NUMBERS[thing.count], thing.colour, thing.shape) for thing in facts.things]
 
 
 def _named(facts: SceneFacts) -> str:
     return f" {' and '.join(map(name_thing, facts.things))} moving {facts.direction}"
 
 
-def _matched(wanted: list[Words], shown: list[Words]) -> list[Words | None]:
-    """Return the best match of each wanted thing, None if missing."""
-
-    def difference(one: Words, other: Words | None) -> int:
-        return sum(a != b for a, b in zip(one, other, strict=True)) if other else 1
-
-    padded = [*shown, *[None] * (len(wanted) - len(shown))]
-    orders = permutations(padded, len(wanted))
-    return list(min(orders, key=lambda some: sum(map(difference, wanted, some))))
-
-
 def _line(name: str, wanted: str, shown: Sequence[str | None]) -> str:
     said = [
-        MISSING if each is None else f" {each}{AS_ASKED if each == wanted else NOT_AS_ASKED}"
+        notes.MISSING
+        if each is None
+        else f" {each}{notes.AS_ASKED if each == wanted else notes.NOT_AS_ASKED}"
         for each in shown
     ]
     return f"{name} {wanted}: video 1{said[0]}; video 2{said[1]}.\n"
@@ -304,7 +264,7 @@ def write_lesson(pair: DrawnPair, protocol: ProtocolName) -> tuple[str, ...]:
     last = 1 + number % 2  # The turn that answers
     if rest or len(texts) <= last:
         return tuple(texts)
-    begun = texts[last - 1].partition(MORE)[0]
+    begun = texts[last - 1].partition(notes.MORE)[0]
     return (*texts[: last - 1], begun + _final_answer(turns[last - 1][2]))
 
 
@@ -354,16 +314,17 @@ def _snapshot(evidence: Evidence) -> str:
     """Describe the frames of the last look, the prompt first."""
     look, paired = evidence.looks[-1], evidence.protocol.name == "paired"
     if len(evidence.looks) > 1:
-        head = BOTH_VIDEOS if paired else ONE_LIST
+        head = notes.BOTH_VIDEOS if paired else notes.ONE_LIST
         noted = "".join(_entry(frame, paired=paired) for frame in look)
         states = [f"so far video {int(side)}:{_state(evidence, side)}" for side in Side]
         return f"{head}{noted}{'; '.join(states)}.\n"
     wanted = evidence.pair.wanted
-    ground = "a photo" if wanted.ground == "photo" else wanted.ground
-    asked = f"{_named(wanted)} on {ground}" if wanted.things else REAL_SCENE
+    asked = (
+        f"{_named(wanted)} on {name_ground(wanted.ground)}" if wanted.things else notes.REAL_SCENE
+    )
     lines = [f"The prompt asks for{asked}.\n"]
     for side, scene in evidence.pair.scenes.items():
-        light = f"{REAL_SCENE} and its light"  # Of a scene without a thing
+        light = f"{notes.REAL_SCENE} and its light"  # Of a scene without a thing
         shown = _named(scene.facts) if scene.facts.things else light
         noted = "".join(_entry(frame) for frame in look if frame.side is side)
         state = _state(evidence, side)
@@ -378,32 +339,33 @@ def _think(evidence: Evidence, *, more: bool) -> str:
         dict.fromkeys(f"#{protocol.frame_number(ref)}" for ref in protocol.opening_refs)
     )
     labels = {dimension: int(label) for dimension, label in evidence.verdict if label is not None}
-    wrong = [FACT_WORDS[count] for count in evidence.wrong]
+    wrong = [notes.FACT_WORDS[count] for count in evidence.wrong]
     lines = [
         compare_facts(evidence.pair) if first else "",
         f"TA ({opening}): video 1 has{wrong[0]} wrong, video 2 has{wrong[1]} wrong",
-        better(labels[Dimension.TA], settled=True),
+        notes.better(labels[Dimension.TA], settled=True),
     ]
     for dimension, verb, flaw, none in (
         (Dimension.VQ, " is", evidence.picture_flaw, " is clear"),
-        (Dimension.MQ, "", evidence.motion_flaw, f" {SMOOTHLY}"),
+        (Dimension.MQ, "", evidence.motion_flaw, f" {notes.SMOOTHLY}"),
     ):
         flaws = [flaw(side) for side in Side]
         said = [f"{verb} {each}" if each else none for each in flaws]
         lines.append(f"{dimension.value}: video 1{said[0]}, video 2{said[1]}")
-        lines.append(better(labels[dimension], settled=not more or None not in flaws))
+        lines.append(notes.better(labels[dimension], settled=not more or None not in flaws))
     leads = [
-        f"{LEADS[labels[name]]}{topic}" for name, topic in zip(SUB_SCORES, TOPICS, strict=True)
+        f"{notes.LEADS[labels[name]]}{topic}"
+        for name, topic in zip(SUB_SCORES, notes.TOPICS, strict=True)
     ]
-    overall = better(labels[Dimension.OA], settled=not more)
+    overall = notes.better(labels[Dimension.OA], settled=not more)
     lines.append(f"OA: {', '.join(leads)}{overall}")
     if more and first:
-        lines.append(MAY_HIDE)
+        lines.append(notes.MAY_HIDE)
     elif more:
         for side in Side:
             if not evidence.settled(side) and (odd := evidence.odd_frames(side)):
                 lines.append(f"Video {int(side)} moves oddly near #{odd[0].number}.\n")
-    return "".join(lines) + (MORE if more else "")
+    return "".join(lines) + (notes.MORE if more else "")
 
 
 def _entry(frame: SeenFrame, *, paired: bool = False) -> str:
@@ -426,7 +388,7 @@ def _where(places: Places) -> str:
 
 def _state(evidence: Evidence, side: Side) -> str:
     picture, motion = evidence.picture_flaw(side), evidence.motion_flaw(side)
-    return f" {picture or 'clear'}, {motion or SMOOTHLY}"
+    return f" {picture or 'clear'}, {motion or notes.SMOOTHLY}"
 
 
 def _labels(verdict: Verdict) -> str:

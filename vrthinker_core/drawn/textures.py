@@ -8,6 +8,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from vrthinker_core.drawn.facts import GROUNDS
+
 Reals = NDArray[np.floating[Any]]
 Pixels = NDArray[np.uint8]
 # (rng, coarse noise, fine noise) -> RGB [SIDE, SIDE, 3], about 0..1
@@ -114,4 +116,3 @@ PATTERNS: dict[str, Pattern] = {
     "sand": _sand,
     "marble": _marble,
 }
-GROUNDS = tuple(PATTERNS)  # The grounds that can be drawn

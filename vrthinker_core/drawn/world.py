@@ -14,7 +14,10 @@ from vrthinker_core.drawn.damage import REFERENCE_SIDE, STRETCHES, CodecNoise, d
 from vrthinker_core.drawn.facts import (
     COLOURS,
     DIRECTIONS,
+    GROUNDS,
     MAX_COUNT,
+    PHOTO,
+    SHAPES,
     SceneFacts,
     Thing,
     in_order,
@@ -28,10 +31,10 @@ from vrthinker_core.drawn.faults import (
     draw_picture_fault,
 )
 from vrthinker_core.drawn.moving_scene import DEPTH, WIDTH, Formation, Scene
-from vrthinker_core.drawn.photographs import PHOTO, FlatView, Mover, photo_count
+from vrthinker_core.drawn.photographs import FlatView, Mover, photo_count
 from vrthinker_core.drawn.renderer import Background, draw_background
-from vrthinker_core.drawn.solids import SHAPES, Solid
-from vrthinker_core.drawn.textures import GROUNDS, VARIANTS
+from vrthinker_core.drawn.solids import Solid
+from vrthinker_core.drawn.textures import VARIANTS
 from vrthinker_core.types import Preference, Side, Verdict
 
 # Of solids, by the count of their thing

@@ -1,29 +1,11 @@
 """The interface of a prompt protocol; the engine uses nothing else."""
 
-import functools
-import re
 from collections.abc import Sequence
-from importlib.resources import files
 from typing import ClassVar, Literal, Protocol
 
 from vrthinker_core.types import Frame, FrameRef, FrameSelection, Problem, ProtocolName, Reply
 from vrthinker_core.types.frames import Grid, Sizing
 from vrthinker_core.types.messages import Message
-
-
-def prompt_text(name: str, **values: str) -> str:
-    """Return the text of prompts/`name`.txt, with `values` for its placeholders.
-
-    Raises `KeyError` for a placeholder without a value.
-    """
-    return re.sub(r"\{\{(\w+)\}\}", lambda placeholder: values[placeholder[1]], _template(name))
-
-
-# Cached, so that a run can begin even when no more files can be opened
-@functools.cache
-def _template(name: str) -> str:
-    path = files("vrthinker_core.protocols") / "prompts" / f"{name}.txt"
-    return path.read_bytes().decode()
 
 
 class PromptProtocol(Protocol):

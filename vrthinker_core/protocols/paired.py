@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, Literal
 
-from vrthinker_core.protocols.base import prompt_text
 from vrthinker_core.protocols.parser import read_reply, read_request, reason, retry_text
+from vrthinker_core.protocols.prompts import prompt_text
 from vrthinker_core.protocols.tool_calls import CallRules
 from vrthinker_core.types import Frame, FrameRef, FrameSelection, Problem, ProtocolName, Reply, Side
 from vrthinker_core.types.frames import Grid, Sizing

@@ -4,15 +4,15 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
-from vrthinker_core.protocols.labels import (
+from vrthinker_core.protocols.segments import (
+    Action,
     Labels,
-    original_end,
+    ReplySplitter,
+    find_tags,
     original_offsets,
+    own_part,
     read_labels,
-    strip_invisible,
-    to_narrow,
 )
-from vrthinker_core.protocols.segments import Action, ReplySplitter, find_tags, invention_start
 from vrthinker_core.protocols.tool_calls import CallRules, read_calls
 from vrthinker_core.types import Dimension, Problem, ProblemKind, Reply, Turn, Verdict
 from vrthinker_core.types.messages import Completion, LabelProbabilities
@@ -34,20 +34,25 @@ def label_probabilities(
     if verdict is None or not completion.label_tokens or len(completion.text) > MAX_CHARACTERS:
         return {}
     known = {token.offset: token.probabilities for token in completion.label_tokens}
-    places = label_places(completion.text, cut=completion.stop != "end")
-    said = [dimension for dimension, label in verdict if label is not None]
-    return {each: known[places[each]] for each in said if places.get(each) in known}
+    visible, narrow, end = own_part(completion.text)
+    cut = completion.stop != "end" and end is None
+    read = _read_answers(ReplySplitter(visible, narrow, cut=cut).split().actions)
+    if not read:
+        return {}
+    action, labels = _best_answer(read)
+    ordered = sorted(labels.places.items(), key=lambda item: item[1])
+    offsets = original_offsets(completion.text, [action.start + place for _, place in ordered])
+    said = zip((dimension for dimension, _ in ordered), offsets, strict=True)
+    found = {dimension: known[offset] for dimension, offset in said if offset in known}
+    return {each: found[each] for each, label in verdict if label is not None and each in found}
 
 
 def verdict_probabilities(
     turns: Sequence[Turn], verdict: Verdict | None
 ) -> dict[Dimension, LabelProbabilities]:
     """Return label probabilities from the last turn that gave the verdict."""
-    giving = next(
-        (turn for turn in reversed(turns) if verdict is not None and turn.reply.verdict == verdict),
-        None,
-    )
-    return {} if giving is None else label_probabilities(giving.completion, verdict)
+    giving = (turn for turn in reversed(turns) if turn.reply.verdict == verdict)
+    return next((label_probabilities(turn.completion, verdict) for turn in giving), {})
 
 
 MINOR_PROBLEMS: Final = (
@@ -129,25 +134,25 @@ def read_reply(text: str, rules: CallRules, *, cut: bool = False, trained: bool 
     `cut` means that the token limit ended the reply, not the judge. An answer without its tag
     counts for a judge that was not `trained` in the format (paper: the format reward is strict).
     """
-    visible, narrow, end = _own_part(text)
+    visible, narrow, end = own_part(text)
     extra: list[Problem] = []
     if end is not None:
-        text, cut = text[: original_end(text, end)], False
+        text, cut = text[: original_offsets(text, [end - 1])[0] + 1], False
         told = "The judge went on to invent what it would be told; that part was cut away."
         extra = [Problem(ProblemKind.INVENTED, told)]
     if not narrow.strip():
         return Reply(text, problems=(Problem(ProblemKind.EMPTY, "The reply is empty."), *extra))
     segments = ReplySplitter(visible, narrow, cut=cut).split()
-    calls = [action for action in segments.actions if action.kind == "call"]
-    wants, problems = read_calls(calls, rules, cut=cut)
+    calls = [(each.body, each.cut_off) for each in segments.actions if each.kind == "call"]
+    wants, problems = read_calls(calls, rules)
     final, verdict, confidence = False, None, None
     if read := _read_answers(segments.actions):
         action, labels = _best_answer(read)
         final, verdict, confidence = action.kind == "final", labels.verdict, labels.confidence
-        problems += _with_cut(action, labels, cut=cut)
+        problems += _with_cut(action, labels)
         broken = next((pair for pair in read if pair[0].kind == "final"), None)
         if action.kind == "recommend" and broken:
-            problems += _with_cut(*broken, cut=cut)
+            problems += _with_cut(*broken)
     readable = not (cut or trained or segments.actions or segments.unfinished_reasoning)
     if readable and (untagged := _untagged_answer(narrow)):
         final, verdict, confidence = True, untagged.verdict, untagged.confidence
@@ -180,43 +185,17 @@ def read_request(text: str, rules: CallRules) -> tuple[int, ...]:
     More text only adds frames, unless the judge breaks off or spoils its call. A call inside the
     reasoning may be a quotation and is not read.
     """
-    visible, narrow, _ = _own_part(text)
+    visible, narrow, _ = own_part(text)
     actions = ReplySplitter(visible, narrow, cut=True).split().actions
     calls = [action for action in actions if action.kind == "call"]
     before = narrow[: calls[0].tag] if calls else ""
     if before.strip() and not any(not tag.acts and not tag.opens for tag in find_tags(before)):
         return ()
-    if calls and not calls[-1].closed and (found := _OPEN_CALL.match(calls[-1].body)):
-        body = found[0] + ("]}}" if found[1] else "]}")
-        calls[-1] = calls[-1]._replace(body=body, closed=True)
-    wants, _ = read_calls(calls, rules, cut=True)
+    bodies = [(call.body, call.cut_off) for call in calls]
+    if calls and calls[-1].cut_off and (found := _OPEN_CALL.match(calls[-1].body)):
+        bodies[-1] = found[0] + ("]}}" if found[1] else "]}"), False
+    wants, _ = read_calls(bodies, rules)
     return wants.indices if wants else ()
-
-
-def label_places(text: str, *, cut: bool = False) -> dict[Dimension, int]:
-    """Return the offsets in `text` of the digits that gave the labels.
-
-    The labels are those of `read_reply`. If digits repeat a label, the first one counts.
-    """
-    visible, narrow, end = _own_part(text)
-    read = _read_answers(ReplySplitter(visible, narrow, cut=cut and end is None).split().actions)
-    if not read:
-        return {}
-    action, labels = _best_answer(read)
-    ordered = sorted(labels.places.items(), key=lambda item: item[1])
-    offsets = original_offsets(text, [action.start + place for _, place in ordered])
-    return {dimension: offset for (dimension, _), offset in zip(ordered, offsets, strict=True)}
-
-
-def _own_part(text: str) -> tuple[str, str, int | None]:
-    """Return (visible text, narrow text, end) of the judge's own part.
-
-    `end` is the offset at which the judge began to invent its environment, else None.
-    """
-    visible = strip_invisible(text)
-    narrow = to_narrow(visible)
-    end = invention_start(narrow)
-    return visible[:end], narrow[:end], end
 
 
 def _read_answers(actions: Sequence[Action]) -> list[tuple[Action, Labels]]:
@@ -243,11 +222,11 @@ def _best_answer(read: Sequence[tuple[Action, Labels]]) -> tuple[Action, Labels]
     return max(read, key=rank)
 
 
-def _with_cut(action: Action, labels: Labels, *, cut: bool) -> list[Problem]:
+def _with_cut(action: Action, labels: Labels) -> list[Problem]:
     """Return an answer's problems; a cut that cost labels comes first."""
     missing = any(problem.kind is ProblemKind.MISSING_DIMS for problem in labels.problems)
     lost = Problem(ProblemKind.TRUNCATED, "The reply was cut off inside its answer.")
-    return [*([lost] if cut and not action.closed and missing else []), *labels.problems]
+    return [*([lost] if action.cut_off and missing else []), *labels.problems]
 
 
 def to_expected(reply: Reply) -> dict[str, object]:

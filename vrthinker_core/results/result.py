@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 from vrthinker_core.__about__ import __version__
 from vrthinker_core.backends.judge_name import parse_judge
+from vrthinker_core.drawn.notes import outside_words
 from vrthinker_core.errors import LASTING_FAULTS, BadInput, describe
-from vrthinker_core.protocols.frame_facts import outside_words
 from vrthinker_core.protocols.parser import verdict_probabilities
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.storage import (

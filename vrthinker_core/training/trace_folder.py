@@ -9,8 +9,8 @@ from itertools import chain
 from pathlib import Path
 
 from vrthinker_core.comparison import clips_of
+from vrthinker_core.drawn.notes import outside_words
 from vrthinker_core.errors import BadInput, TraceError
-from vrthinker_core.protocols.frame_facts import outside_words
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import RESULTS, read_results
 from vrthinker_core.results.trace_files import json_files

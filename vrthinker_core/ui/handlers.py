@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from vrthinker_core.branch_plan import MAX_FRAMES, Changes, plan_branch
 from vrthinker_core.errors import BadInput, NoCopy, TraceError, VideoUnavailable, VrThinkerError
-from vrthinker_core.protocols.sanitize import check_prompt
+from vrthinker_core.protocols.prompts import check_prompt
 from vrthinker_core.storage import type_adapter
 from vrthinker_core.traces import load, storable
 from vrthinker_core.types import Side, VideoPair, Vote

@@ -10,7 +10,7 @@ import gradio as gr
 from vrthinker_core.branch_plan import MAX_FRAMES
 from vrthinker_core.protocols import make_protocol, with_defaults
 from vrthinker_core.protocols.factory import chosen_protocol
-from vrthinker_core.protocols.sanitize import MAX_PROMPT
+from vrthinker_core.protocols.prompts import MAX_PROMPT
 from vrthinker_core.types import ProtocolName, Settings
 from vrthinker_core.types.settings import OWN, SETTINGS, Setting, setting
 from vrthinker_core.types.wording import DIMENSION_NAMES

@@ -14,14 +14,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vrthinker_core.protocols.factory import protocol_of
-from vrthinker_core.protocols.frame_facts import (
+from vrthinker_core.drawn.notes import (
     COUNTED_FACTS,
     outside_words,
     prompt_reason,
     read_frame_facts,
     read_prompt_facts,
 )
+from vrthinker_core.protocols.factory import protocol_of
 from vrthinker_core.protocols.parser import (
     find_sentence,
     frame_numbers,

@@ -4,8 +4,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from vrthinker_core.backends import NANO_LIMITS
+from vrthinker_core.drawn.notes import HARDLY, JUMPS, MOVES, ODDLY, outside_words
 from vrthinker_core.errors import VideoError
-from vrthinker_core.protocols.frame_facts import outside_words
 from vrthinker_core.types import ClipInfo, Dimension, FrameSelection, Preference, ProblemKind, Side
 from vrthinker_core.types.events import Finished, Started, StopReason, Turn
 from vrthinker_core.types.messages import LabelProbabilities
@@ -387,7 +387,7 @@ OWN_CONFIDENCE = (
     "How sure the judge said it was. The protocol paired has no scale for it.",
 )
 # What the built-in judge noted of a frame's motion
-MOTIONS = {"go": "moves on", "stay": "stands still", "leap": "jumps", "odd": "moves oddly"}
+MOTIONS = {MOVES: "moves on", HARDLY: "stands still", JUMPS: "jumps", ODDLY: "moves oddly"}
 
 
 def turn_summary(turn: Turn, asked: int) -> str:

@@ -12,7 +12,7 @@ from tests.ui.support.api import client, uploaded
 from tests.ui.support.browsing import PHONE, Clips, Open, Page, Route, Serve, Server, expect, opened
 from tests.ui.support.held_stream import hold_when, open_held, release, wait_until_held
 from tests.ui.support.saved_examples import PROMPT, THINK, ask
-from vrthinker_core.protocols.sanitize import MAX_PROMPT
+from vrthinker_core.protocols.prompts import MAX_PROMPT
 
 WORDS = f"{THINK} Frames 16 and 80 show video 1 as a whole (frame 80); so it goes on. {THINK}"
 REASONS = "TA: alike. VQ: video 2 is sharper at frame 30. Overall video 1 is better at frame 60."

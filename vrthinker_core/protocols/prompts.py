@@ -1,11 +1,12 @@
-"""The sanitising of prompts against injected control tokens and protocol tags."""
+"""The texts of prompts: the published ones, and a person's without injected tags."""
 
+import functools
 import re
+from importlib.resources import files
 from typing import Final, NamedTuple
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.protocols.labels import INVISIBLE, strip_invisible, to_narrow
-from vrthinker_core.protocols.segments import PROTOCOL
+from vrthinker_core.protocols.segments import INVISIBLE, PROTOCOL, strip_invisible, to_narrow
 
 _CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufeff]")
 _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
@@ -15,6 +16,21 @@ _TOKEN_END: Final = re.compile(f"([|｜]{INVISIBLE.pattern}*)[>＞]")
 
 MAX_PROMPT: Final = 10_000
 """Most characters of a prompt: beyond any video prompt, but within every judge's context."""
+
+
+def prompt_text(name: str, **values: str) -> str:
+    """Return the text of prompts/`name`.txt, with `values` for its placeholders.
+
+    Raises `KeyError` for a placeholder without a value.
+    """
+    return re.sub(r"\{\{(\w+)\}\}", lambda placeholder: values[placeholder[1]], _template(name))
+
+
+# Cached, so that a run can begin even when no more files can be opened
+@functools.cache
+def _template(name: str) -> str:
+    path = files("vrthinker_core.protocols") / "prompts" / f"{name}.txt"
+    return path.read_bytes().decode()
 
 
 class SanitizedPrompt(NamedTuple):

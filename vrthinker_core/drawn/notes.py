@@ -1,6 +1,7 @@
-"""Frame facts: the built-in judge's notes on each frame, as table rows.
+"""The notes of the built-in judge: their words, which its teacher writes, and their reading.
 
-A line of its snapshot holds the frame, the thing's place, picture and motion:
+Each word is one token of the judge's vocabulary. A line of a snapshot holds the frame, the thing's
+place, picture and motion:
 
     Video 1 shows a red ball moving right: #16 at 36%,28% clear; #48 at 52%,28% blocky, jumps; so
     far ...
@@ -19,27 +20,39 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from vrthinker_core.drawn.facts import COLOURS, COUNT_WORDS, DIRECTIONS, GROUNDS, SHAPES
 from vrthinker_core.types import Preference, Side, wording
 from vrthinker_core.types.events import Started
 
 PICTURES = ("clear", "blurry", "noisy", "blocky", "dark", "bright", "banded")
-MOTIONS = ("first", "go", "stay", "leap", "odd")
-COLOURS = ("red", "green", "blue", "yellow", "purple", "orange", "white", "black")
-SHAPES = ("ball", "cube", "cylinder", "cone", "ring")
-GROUNDS = ("wood", "tiles", "grass", "sand", "marble", "photo")
-DIRECTIONS = ("right", "left", "away", "closer")
-COUNT_WORDS = ("one", "two", "three", "four")
+_COUNTS = ("two", "three", "four", "five", "six", "seven", "eight")
+FACT_WORDS = (" no fact", " one fact", *(f" {count} facts" for count in _COUNTS))
+"""How many facts of a video are not as the prompt asks."""
 
-_PICTURE = "|".join(PICTURES)
-_MOTIONS = dict(zip(("", "moves", "hardly moves", "jumps", "moves oddly"), MOTIONS, strict=True))
+PLAIN, MOVES, HARDLY, JUMPS, ODDLY = "", "moves", "hardly moves", "jumps", "moves oddly"
+MOTIONS = (MOVES, HARDLY, JUMPS, ODDLY)
+"""How a frame follows those around it that were seen. The first one of a video follows none."""
+MOTION_FLAWS = (HARDLY, JUMPS)
+SMOOTHLY = "moves smoothly"
+
+REAL_SCENE = " a real scene"
+BOTH_VIDEOS, ONE_LIST = "Video 1, then video 2: ", "Video 1, from #49 on video 2: "
+AS_ASKED, NOT_AS_ASKED, MISSING = ", as asked", ", not as asked", " none"
+# By label
+LEADS = ("neither leads", "video 1 leads", "video 2 leads")
+# Of text alignment, visual quality and motion quality
+TOPICS = (" on the prompt", " on the picture", " on the motion")
+MAY_HIDE = "Flaws may hide between these frames.\n"
+MORE = "More frames are needed.\n"
+
 _PLACE = r"at \d{1,3}%,\d{1,3}%(?: and at \d{1,3}%,\d{1,3}%)?|with nothing to follow"
 _BESIDE = rf"(?: \((?:#\d{{1,3}} (?:{_PLACE})(?:, )?){{1,2}}\))?"
 _FACT = re.compile(
-    rf"(#\d{{1,3}}|video 2) (?:{_PLACE}){_BESIDE} ({_PICTURE})"
-    rf"(?:, ({'|'.join(filter(None, _MOTIONS))}))?; "
+    rf"(#\d{{1,3}}|video 2) (?:{_PLACE}){_BESIDE} ({'|'.join(PICTURES)})"
+    rf"(?:, ({'|'.join(MOTIONS)}))?; "
 )
 _HEAD = re.compile(
-    r"^Video ([12]) shows ([a-z ]{1,120}): |^Video 1, then video 2: "
+    rf"^Video ([12]) shows ([a-z ]{{1,120}}): |^{BOTH_VIDEOS}"
     r"|^Video 1, from #(\d{1,3}) on video 2: "
 )
 _COLOUR, _SHAPE = "|".join(COLOURS), "|".join(SHAPES)
@@ -48,7 +61,7 @@ _THING = (
     rf"|(?:{'|'.join(COUNT_WORDS[1:])}) (?:{_COLOUR}) (?:{_SHAPE})s)"
 )
 _SCENE = re.compile(rf"{_THING}(?: and {_THING})? moving (?:{'|'.join(DIRECTIONS)})")
-_GROUND = "|".join(GROUNDS).replace("photo", "a photo")
+_GROUND = "|".join((*GROUNDS, "a photo"))
 _ASKED = re.compile(  # A prompt of the drawn world, without "the" and punctuation
     rf"(?:video of )?(?:(?:on |a close shot of )?(?P<before>{_GROUND})(?: in sun| with)? )?"
     rf"(?P<things>{_THING}(?: and {_THING})?) (?:roll|mov|slid|drift|travel|glid|go)(?:s|es?|ing)? "
@@ -66,14 +79,19 @@ _COMPARED = re.compile(
 COUNTED_FACTS = re.compile(r"\bhas [a-z]+ facts? wrong\b")  # Without saying which
 
 
+def better(label: int, *, settled: bool) -> str:
+    """Return a dimension's conclusion; `settled` if no further frame will change it."""
+    which = ("neither", "video 1", "video 2")[label]
+    return f", so {which} is better{'' if settled else ' so far'}.\n"
+
+
 @dataclass(frozen=True, slots=True)
 class FrameFact:
     """The judge's note on one frame of one video."""
 
-    side: Side
     frame: str  # The number that the judge gave; "" if none
     picture: str  # One of PICTURES
-    motion: str  # One of MOTIONS: how the frame follows the frame before
+    motion: str  # PLAIN or one of MOTIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,13 +179,10 @@ def read_frame_facts(snapshot: str) -> tuple[VideoFacts, ...]:
             number = number if second else fact[1][1:]
             second = second or bool(head[3] and int(number) >= int(head[3]))
             side = Side(int(head[1])) if head[1] else Side.SECOND if second else Side.FIRST
-            found[side].append(FrameFact(side, number, fact[2], _MOTIONS[fact[3] or ""]))
+            found[side].append(FrameFact(number, fact[2], fact[3] or PLAIN))
     if not any(found.values()):
         return ()
     return tuple(VideoFacts(side, shows[side], tuple(found[side])) for side in Side)
-
-
-AS_ASKED = "Both videos show what the prompt says."
 
 
 def prompt_reason(facts: Sequence[PromptFact], label: Preference | None) -> tuple[str, int | None]:
@@ -177,7 +192,7 @@ def prompt_reason(facts: Sequence[PromptFact], label: Preference | None) -> tupl
     """
     wrong = {side: [f for f in facts if f.shown[side - 1] != f.wanted] for side in Side}
     if label is Preference.TIE and facts and not any(wrong.values()):
-        return AS_ASKED, None
+        return "Both videos show what the prompt says.", None
     worse = Side(label).other if label else None
     if worse is None or len(wrong[worse]) <= len(wrong[worse.other]):
         return "", None
