@@ -15,13 +15,13 @@ from tests.support.engines import BatchScript
 from tests.support.file_limit import open_file_limit
 from tests.support.small_clips import write_clip
 from tests.support.threads import threads_started
-from tests.support.waiting import until_equal
+from tests.support.waiting import PATIENCE_S, until_equal
 from tests.test_judge import ANSWER, CALL
 from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.backends.base import GenerationRequest, StreamItem
 from vrthinker_core.errors import BackendFailed, BadInput
 from vrthinker_core.judge import judge, judge_many
-from vrthinker_core.types import VideoPair
+from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.types.events import Event, Finished, StopReason, TextArrived, TurnEnded
 from vrthinker_core.types.messages import Message
 
@@ -32,6 +32,18 @@ def test_the_name_of_a_judge_is_refused_in_a_sentence(pair: VideoPair) -> None:
     for ask in (partial(judge, pair), partial(judge_many, [pair])):
         with pytest.raises(BadInput, match=told):
             ask(name)
+
+
+def test_wrong_arguments_are_refused_when_they_are_given(pair: VideoPair) -> None:
+    backend: Any = ScriptedBackend([ANSWER])
+    many: Any = Settings(frames_per_call=12, protocol="concat")  # It takes eight
+    for settings, told in ((many, "Frames per call"), ({"seed": 1}, "is no Settings")):
+        for ask in (partial(judge, pair), partial(judge_many, [pair])):
+            with pytest.raises(BadInput, match=told):
+                ask(backend, settings)
+    for ask, nothing in ((judge, pair.first), (judge_many, pair), (judge_many, "a.mp4")):
+        with pytest.raises(BadInput, match="pair"):
+            ask(nothing, backend)
 
 
 @pytest.mark.parametrize("live", [0, -1, 2.5])
@@ -104,6 +116,24 @@ def test_a_pair_that_is_done_ends_while_others_are_still_generating(pair: VideoP
     later = events[next(ends) :]
     assert later[0][0] == 1
     assert any(position == 0 and isinstance(event, TextArrived) for position, event in later)
+
+
+def test_no_pair_waits_for_the_slowest_reply_of_all(pair: VideoPair) -> None:
+    """The quick pair has three turns, all while the first reply of the other one is being written."""
+    let_go, other = threading.Event(), replace(pair, prompt="Another prompt.")
+
+    def script(messages: Sequence[Message]) -> str:
+        if "Another" in messages[1].text:
+            return CALL.replace("[10", f"[{len(messages)}") if len(messages) < 6 else ANSWER
+        assert let_go.wait(PATIENCE_S)
+        return ANSWER
+
+    ends = []
+    for position, event in judge_many([pair, other], ScriptedBackend(script), live=2):
+        if isinstance(event, Finished):
+            ends.append((position, event.stop))
+            let_go.set()
+    assert ends == [(1, StopReason.ANSWERED), (0, StopReason.ANSWERED)]
 
 
 def test_who_stops_listening_leaves_no_thread_behind(pair: VideoPair) -> None:

@@ -3,7 +3,7 @@
 import operator
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing
 from itertools import islice
 from pathlib import Path
@@ -319,23 +319,6 @@ def check_pairs_in_hand(name: str, many: object) -> None:
     """Raise `BadInput` unless the parameter `name` is a number of pairs."""
     if not isinstance(many, SupportsIndex) or operator.index(many) < 1:
         raise BadInput(f"{name}={many} is no number of pairs: give a whole number from 1 up.")
-
-
-def imap_unordered(
-    submit: Callable[[Item], Future[Result]], items: Iterable[Item], many: int
-) -> Iterator[Result]:
-    """Submit items and yield their results as they finish.
-
-    Items are taken lazily: at most `many` are in flight. Raises the exception of a failed item.
-    """
-    waiting, running = iter(items), set[Future[Result]]()
-    while True:
-        running.update(submit(item) for item in islice(waiting, many - len(running)))
-        if not running:
-            return
-        ended, running = wait(running, return_when=FIRST_COMPLETED)
-        for future in ended:
-            yield future.result()
 
 
 def imap(

@@ -76,8 +76,24 @@ def play_each(
     live: int = LIVE,
 ) -> Iterator[Rollout | Unplayable]:
     """Like play(), but yields the error of a pair instead of raising it. Raises other errors."""
-    opened: dict[int, tuple[LabelledPair, Comparison]] = {}
     ended: dict[int, Rollout | Unplayable] = {}
+    wanted = 0
+    for position, played in play_as_they_end(pairs, backend, settings, samples, live):
+        ended[position] = played
+        while wanted in ended:
+            yield ended.pop(wanted)
+            wanted += 1
+
+
+def play_as_they_end(
+    pairs: Iterable[LabelledPair],
+    backend: Backend,
+    settings: Settings,
+    samples: int = 1,
+    live: int = LIVE,
+) -> Iterator[tuple[int, Rollout | Unplayable]]:
+    """Like play_each(), in any order: number k is sample k % samples of pair k // samples."""
+    opened: dict[int, tuple[LabelledPair, Comparison]] = {}
 
     def begun() -> Iterator[Comparison]:
         everything = ((pair, number) for pair in pairs for number in range(samples))
@@ -87,20 +103,16 @@ def play_each(
             opened[position] = pair, open_rollout(pair, backend, replace(settings, seed=seed))
             yield opened[position][1]
 
-    given = 0  # Rollouts that were yielded: they come in the order of the pairs
     with closing(run_many(begun(), backend, live)) as events:
         for position, event in events:
             if isinstance(event, Finished):
                 pair, comparison = opened.pop(position)
                 if isinstance(error := comparison.error, UNPLAYABLE):
-                    ended[position] = of_row(error, pair)
+                    yield position, of_row(error, pair)
                 elif error is not None:
                     raise error
                 else:
-                    ended[position] = rollout_of(pair, comparison)
-            while given in ended:
-                yield ended.pop(given)
-                given += 1
+                    yield position, rollout_of(pair, comparison)
 
 
 def by_pair(played: Sequence[T], samples: int) -> list[Sequence[T]]:

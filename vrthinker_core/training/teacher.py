@@ -6,23 +6,26 @@ opens. A killed teacher goes on where it stopped.
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
-from functools import partial
-from itertools import chain, islice, product, takewhile
+from itertools import chain, islice, takewhile
 from pathlib import Path
 
 from vrthinker_core.backends.base import Backend, RemoteBackend, not_cancelled
 from vrthinker_core.backends.scripted import ScriptedBackend
 from vrthinker_core.drawn.world import DrawnPair
 from vrthinker_core.errors import VideoError
-from vrthinker_core.judge import imap_unordered
 from vrthinker_core.storage import os_errors, write_atomically
 from vrthinker_core.traces import to_json
 from vrthinker_core.training.filters import Outcome, Reason, refusal
 from vrthinker_core.training.outcome_file import KEPT, OutcomeFile
 from vrthinker_core.training.pair_set import ClipFrames, DrawnPairSet, PairSet
-from vrthinker_core.training.rollouts import LabelledPair, Rollout, Unplayable, play_each
+from vrthinker_core.training.rollouts import (
+    LabelledPair,
+    Rollout,
+    Unplayable,
+    play_as_they_end,
+    play_each,
+)
 from vrthinker_core.training.trace_folder import to_trace
 from vrthinker_core.types import ProtocolName, Settings
 from vrthinker_core.words import encodable
@@ -96,24 +99,25 @@ def _play_pairs(
     pairs: PairSet, numbers: Iterator[int], judge: Backend | BackendOfPair, job: TeacherJob
 ) -> Iterator[Played]:
     """Play as many side by side as the job says; at a server each goes at its own pace."""
+    begun: list[int] = []
 
-    def play(judge: Backend, *chunk: int) -> list[Played]:
-        played = play_each(map(pairs.pair, chunk), judge, job.settings, job.samples, job.live)
-        order = product(chunk, range(job.samples))
-        return [(*each, result) for each, result in zip(order, played, strict=True)]
-
-    many = max(1, job.live // job.samples)
-    if isinstance(judge, RemoteBackend):
-        with ThreadPoolExecutor(many, "pair") as executor:
-            submit = partial(executor.submit, play, judge)
-            for played in imap_unordered(submit, numbers, many):
-                yield from played
-    elif callable(judge):
+    def taken(numbers: Iterable[int]) -> Iterator[LabelledPair]:
         for number in numbers:
-            yield from play(judge(number), number)
-    else:
-        while chunk := list(islice(numbers, many)):
-            yield from play(judge, *chunk)
+            begun.append(number)
+            yield pairs.pair(number)
+
+    if not callable(judge):
+        how = taken(numbers), judge, job.settings, job.samples, job.live
+        remote = isinstance(judge, RemoteBackend)
+        played = play_as_they_end(*how) if remote else enumerate(play_each(*how))
+        for position, result in played:
+            yield begun[position // job.samples], position % job.samples, result
+        return
+    for number in numbers:
+        for sample, result in enumerate(
+            play_each([pairs.pair(number)], judge(number), job.settings, job.samples)
+        ):
+            yield number, sample, result
 
 
 def _store(
