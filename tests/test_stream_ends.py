@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NoReturn
@@ -138,7 +139,12 @@ def test_cancelling_between_two_turns_ends_the_run_there(engine: Engine) -> None
 
 
 def test_closing_in_the_middle_of_a_reply_keeps_the_turns_before_it(engine: Engine) -> None:
-    backend = engine.backend(lambda: iter(["half ", "a re", Completion("half a re")]))
+    def slow() -> Iterator[str | Completion]:
+        yield "half "
+        time.sleep(0.3)  # Who runs in a thread of its own goes on until it is told to stop
+        yield from ("a re", Completion("half a re"))
+
+    backend = engine.backend(slow)
     events = engine.start(backend)
     while not (isinstance(event := next(events), TextArrived) and event.text == "half "):
         pass

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.engines import Engine, end_of
+from tests.support.engines import ENGINES, Engine, end_of
 from tests.test_cli import compare
 from tests.test_judge import ANSWER, CALL
 from vrthinker_core.backends import ScriptedBackend
@@ -112,6 +112,7 @@ def test_the_command_refuses_before_it_opens_a_judge(folder: Path) -> None:
     assert listing(folder) == before
 
 
+@pytest.mark.parametrize("engine", [*ENGINES][:3], indirect=True)
 @pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
 def test_a_run_ends_before_the_judge_is_asked(engine: Engine, folder: Path, place: Place) -> None:
     path = place(folder)

@@ -88,12 +88,11 @@ if TYPE_CHECKING:
 
 _PUBLIC = {
     "backends": "Backend Conversation ScriptedBackend open_backend",
-    "batch": "judge_many",
     "branch_plan": "BranchPlan Changes plan_branch",
     "errors": "BadInput CheckpointError JudgeError TraceError VideoError VrThinkerError",
     "evaluation.job": "evaluate",
     "evaluation.reward": "ComparedVideos Reward areward areward_many reward reward_many",
-    "judge": "compare judge judge_branch",
+    "judge": "compare judge judge_branch judge_many",
     "traces": "load_trace",
     "training.trace_folder": "export",
     "types": "Dimension Frame Preference Run Settings Side Verdict VideoPair Vote",

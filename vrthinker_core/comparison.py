@@ -231,8 +231,8 @@ class Comparison:
         """Yield the steps of the run and, if its order is checked, of the second one."""
         with self._resources:
             infos, clips = yield from self._open()
-            pair, settings, frames = self.pair, self._settings, self._source
-            frames = frame_source(clips, self._cancelled) if clips else frames
+            pair, settings = self.pair, self._settings
+            frames = frame_source(clips, self._cancelled) if clips else self._source
             finished = yield from self._run(pair, settings, infos, frames)
             if clips and second_run_follows(settings, finished):
                 frames = frame_source(clips[::-1], self._cancelled)
@@ -243,7 +243,11 @@ class Comparison:
     def _open(self) -> Generator[Step, None, tuple[Clips, tuple[Clip, Clip] | None]]:
         """Open both videos; return what they are, and both if the run may begin."""
         if self._source is not None:
-            return clips_of(self._source), None
+            try:
+                return clips_of(self._source), None
+            except VideoError as error:
+                self.error = error
+                return (None, None), None
         executor = ThreadPoolExecutor(2)
         self.open_ahead(executor)
         executor.shutdown(wait=False)  # The threads end when the videos are open
@@ -287,7 +291,7 @@ class Comparison:
         )
         try:
             yield started
-            if frames is not None:
+            if frames is not None and self.error is None:
                 yield from self._turns(pair, settings, frames)
         except GeneratorExit:
             self._record(Finished(StopReason.CANCELLED, seconds=time.perf_counter() - began))

@@ -1,21 +1,27 @@
-"""A pair run by each engine: by `judge` alone, or by `judge_many` as the second of two, one by one and in a batch."""
+"""A pair run by each engine: by `judge` alone, by `judge_many` as the second of two, in threads and in a batch, by the page, and as a
+rollout of training."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, repeat
 from pathlib import Path
+from queue import SimpleQueue
 
+from tests.support.waiting import PATIENCE_S
 from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.backends.base import Backend, GenerationRequest, StreamItem, not_cancelled
 from vrthinker_core.backends.scripted import ScriptedConversation
-from vrthinker_core.judge import judge, judge_many
-from vrthinker_core.traces import load
-from vrthinker_core.types import Trace, VideoPair
-from vrthinker_core.types.events import Event, Finished
+from vrthinker_core.comparison import Comparison
+from vrthinker_core.judge import judge, judge_many, run_events
+from vrthinker_core.protocols import Paired
+from vrthinker_core.protocols.factory import frame_layout
+from vrthinker_core.traces import load, storable
+from vrthinker_core.types import Settings, Trace, VideoPair
+from vrthinker_core.types.events import Event, Finished, JudgeEvent
 from vrthinker_core.types.messages import Cancelled, Completion, Message, Sampling
 
 CALL = '<Think>t</Think><tool_call>{"name": "select_frames", "arguments": {"frame_indices": [10, 30]}}</tool_call>'
@@ -86,34 +92,94 @@ class Engine:
 
     pair: VideoPair
     path: Path
+    way: str
     pairs: int
     kind: type[OddBackend]
+    played: list[Comparison] = field(default_factory=list)
 
     def backend(self, *tries: Stream) -> OddBackend:
         return self.kind([CALL], tries=tries)
 
     def start(self, backend: Backend, cancelled: Cancelled = not_cancelled) -> Generator[Event]:
         """The events of the pair as they come."""
-        if self.pairs == 1:
+        if self.way == "page":
+            yield from on_a_page(self.pair, backend, self.path, cancelled)
+        elif self.way == "rollout":
+            yield from as_a_rollout(self, backend, cancelled)
+        elif self.pairs == 1:
             yield from judge(self.pair, backend, trace=self.path, cancelled=cancelled)
-            return
-        pairs, paths = [self.pair] * self.pairs, {1: self.path}
-        events = judge_many(pairs, backend, trace_of=paths.get, cancelled=cancelled)
-        with closing(events):  # type: ignore[type-var]
-            yield from (event for position, event in events if position == 1)
+        else:
+            pairs, paths = [self.pair] * self.pairs, {1: self.path}
+            events = judge_many(pairs, backend, trace_of=paths.get, cancelled=cancelled)
+            with closing(events):  # type: ignore[type-var]
+                yield from (event for position, event in events if position == 1)
 
     def run(self, *tries: Stream) -> list[Event]:
         return list(self.start(self.backend(*tries)))
 
     @property
     def trace(self) -> Trace:
-        return load(self.path)
+        """As it is kept; a rollout's is kept by whoever plays it."""
+        kept = self.played[-1].trace if self.played else load(self.path)
+        assert kept
+        return kept
 
 
-ENGINES = {
-    "judge": (1, OddBackend),
-    "judge_many, one by one": (2, OddBackend),
-    "judge_many, in a batch": (2, OddBatch),
+def on_a_page(
+    pair: VideoPair, backend: Backend, trace: Path, cancelled: Cancelled
+) -> Generator[Event]:
+    """The events of a run on a page, each when the one before was taken."""
+    from vrthinker_core.ui.queue import JudgeQueue
+    from vrthinker_core.ui.run import BackgroundRun, RunJob
+
+    events: SimpleQueue[JudgeEvent | None] = SimpleQueue()
+    taken = threading.Semaphore(0)
+
+    def run_job(job: RunJob) -> Generator[JudgeEvent]:
+        asked = judge(job.pair, backend, job.settings, trace=job.trace, cancelled=cancelled)
+        with closing(asked) as own:  # type: ignore[type-var]
+            for event in own:
+                yield event
+                events.put(event)
+                taken.acquire()
+        events.put(None)
+
+    job = RunJob(pair, Settings(), trace, trace.with_name("stop"))
+    run = BackgroundRun(job, run_job, JudgeQueue())
+    run.start()
+    try:
+        while (event := events.get()) is not None:
+            yield event
+            taken.release()
+        kept, shown = load(trace), storable(run.trace)
+        # A page keeps the text of a turn that was cut, too
+        assert replace(shown, turns=shown.turns[: len(kept.turns)]) == kept, "it shows what is kept"
+    finally:
+        run.request_stop()
+        taken.release(1000)
+        assert run.join(PATIENCE_S)
+
+
+def as_a_rollout(engine: Engine, backend: Backend, cancelled: Cancelled) -> Generator[Event]:
+    """The events of a rollout of the pair."""
+    from vrthinker_core.training.pair_set import ClipFrames, OpenClips
+
+    plan = frame_layout(Paired())
+    with OpenClips(plan) as clips:
+        engine.played.append(
+            Comparison(
+                engine.pair, backend, cancelled=cancelled, source=ClipFrames(engine.pair, clips)
+            )
+        )
+        yield from run_events(engine.played[-1])
+
+
+ENGINES: dict[str, tuple[str, int, type[OddBackend]]] = {
+    "judge": ("judge", 1, OddBackend),
+    "judge_many, in threads": ("threads", 2, OddBackend),
+    "judge_many, in a batch": ("batch", 2, OddBatch),
+    "page": ("page", 1, OddBackend),
+    "rollout": ("rollout", 1, OddBackend),
 }
 
 

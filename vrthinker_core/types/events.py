@@ -258,12 +258,16 @@ def turn_events(turn: Turn) -> Iterator[RunEvent]:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run from its first event on; `finished` is None if the run goes on or was killed."""
+    """A run from its first event on; `finished` is None if the run goes on or was killed.
+
+    Attributes:
+        open: The turn that goes on, which is never stored.
+    """
 
     started: Started
     turns: Annotated[tuple[Turn, ...], AtMost(MAX_TURNS)] = ()
     finished: Finished | None = None
-    open: OpenTurn | None = None  # The turn that goes on; never stored
+    open: OpenTurn | None = None
 
     @property
     def labels(self) -> dict[str, int]:
