@@ -15,8 +15,7 @@ from vrthinker_core.errors import DecoderDied, NoCopy, VideoError
 from vrthinker_core.storage import atomic_path
 from vrthinker_core.video.files import open_local, shown_name
 from vrthinker_core.video.limits import Limits
-from vrthinker_core.video.process import start_worker
-from vrthinker_core.video.worker_io import Header
+from vrthinker_core.video.process import Header, start_worker
 
 # More processor time than a comparison gets, because encoding comes on top of decoding.
 COPY_LIMITS = Limits(cpu_seconds=60.0, wall_seconds=90.0)

@@ -17,10 +17,8 @@ from vrthinker_core.errors import DecoderDied, VideoError
 from vrthinker_core.types import ClipInfo, Frame, FrameRef, Side
 from vrthinker_core.types.frames import FramePlan, ReadMode
 from vrthinker_core.video.files import open_local, shown_name
-from vrthinker_core.video.limits import DEFAULT, Limits
-from vrthinker_core.video.pool import DecoderPool
-from vrthinker_core.video.process import CLIP_WORKER, start_worker
-from vrthinker_core.video.worker_io import Header
+from vrthinker_core.video.limits import Limits
+from vrthinker_core.video.process import DecoderPool, Header, start_worker
 
 
 @dataclass(eq=False)
@@ -35,7 +33,7 @@ class ClipOpening:
     side: Side
     plan: FramePlan
     _: KW_ONLY
-    limits: Limits = DEFAULT
+    limits: Limits = field(default_factory=Limits)
     read_mode: ReadMode = "auto"
     decoders: DecoderPool | None = None
     _clip: Clip | None = field(default=None, init=False)
@@ -100,7 +98,7 @@ class Clip(contextlib.AbstractContextManager["Clip"]):
         self._limits = limits
         self._lock = threading.RLock()
         self._failure: str | None = None
-        self._worker = decoders.start_worker() if decoders else start_worker(CLIP_WORKER)
+        self._worker = decoders.start_worker() if decoders else start_worker()
         self._end = weakref.finalize(self, self._worker.end)
         self.opened_share = 0.0  # 0 to 1
 

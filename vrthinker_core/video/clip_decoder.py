@@ -27,8 +27,8 @@ from vrthinker_core.video.decode import (
 from vrthinker_core.video.files import open_local
 from vrthinker_core.video.health import ClipFacts, health_notes
 from vrthinker_core.video.limits import CpuBudget, near_memory_limit
+from vrthinker_core.video.process import Header
 from vrthinker_core.video.timeline import read_timeline
-from vrthinker_core.video.worker_io import Header
 
 REPORT_SECONDS = 0.5  # at least, between two reports
 QUIET_CPU_SECONDS = 0.5  # of processor time before the first report; most clips are open by then

@@ -14,7 +14,7 @@ from vrthinker_core.types import Frame, FrameRef, Side, VideoPair
 from vrthinker_core.types.frames import FrameLayout, FramePlan, FrameSource
 from vrthinker_core.types.messages import Cancelled
 from vrthinker_core.video.clip import Clip, ClipOpening
-from vrthinker_core.video.pool import DecoderPool
+from vrthinker_core.video.process import DecoderPool
 
 POLL_SECONDS = 0.1  # between two checks for cancellation, while videos open and decode
 

@@ -16,7 +16,7 @@ from vrthinker_core.types.frames import FramePlan, Grid, Sizing
 from vrthinker_core.video.clip_decoder import ClipDecoder, OpeningProgress
 from vrthinker_core.video.files import shown_name
 from vrthinker_core.video.limits import CpuBudget, Limits, confine_process, near_memory_limit
-from vrthinker_core.video.worker_io import Header, connect_to_parent, respond
+from vrthinker_core.video.process import Header, connect_to_parent, respond
 
 
 def main(handle: int) -> None:

@@ -30,8 +30,8 @@ from vrthinker_core.video.convert import FrameConverter
 from vrthinker_core.video.decode import DecodeStats, read_all
 from vrthinker_core.video.files import open_local, shown_name
 from vrthinker_core.video.limits import CpuBudget, Limits, confine_process, near_memory_limit
+from vrthinker_core.video.process import connect_to_parent, respond
 from vrthinker_core.video.timeline import FrameTimes, Timeline, read_timeline
-from vrthinker_core.video.worker_io import connect_to_parent, respond
 
 _VIDEO_CODECS = {"mp4": ("h264", "vp9", "av1"), "webm": ("vp8", "vp9", "av1")}
 
