@@ -31,7 +31,7 @@ from vrthinker_core.errors import (
     judge_errors,
 )
 from vrthinker_core.protocols import PromptProtocol, make_protocol, sanitize_prompt, with_defaults
-from vrthinker_core.protocols.factory import chosen_protocol, frame_layout
+from vrthinker_core.protocols.factory import chosen_protocol
 from vrthinker_core.protocols.sanitize import MAX_PROMPT, check_prompt
 from vrthinker_core.text import encodable
 from vrthinker_core.types import (
@@ -54,7 +54,7 @@ from vrthinker_core.types.events import (
 )
 from vrthinker_core.types.messages import Cancelled, Completion
 from vrthinker_core.video import Clip, DecoderPool
-from vrthinker_core.video.clip_pair import PairOpening, frame_source
+from vrthinker_core.video.clip import PairOpening, frame_source
 from vrthinker_core.video.thumbnails import make_thumbnail
 
 
@@ -143,8 +143,8 @@ class Comparison:
             check_prompt(self._pair.prompt)
             if self._opening is None:
                 pool = self._decoder_pool or self._resources.enter_context(DecoderPool())
-                layout = frame_layout(self._protocol)
-                self._opening = PairOpening(self._pair, layout, pool, executor)
+                plan = self._protocol.frame_plan
+                self._opening = PairOpening(self._pair, plan, pool, executor)
                 self._resources.callback(self._opening.close)
         except Exception as error:  # noqa: BLE001 - a trace begins with `Started` whatever is wrong
             self._error = error

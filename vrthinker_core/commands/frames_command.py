@@ -6,9 +6,9 @@ from pathlib import Path
 from vrthinker_core.errors import BadInput
 from vrthinker_core.protocols import make_protocol
 from vrthinker_core.storage import atomic_path, os_errors
-from vrthinker_core.types import Frame, ProtocolName, Settings, Side
+from vrthinker_core.types import Frame, FrameRef, ProtocolName, Settings, Side
 from vrthinker_core.types.frames import Sizing
-from vrthinker_core.video import ClipOpening, FramePlan
+from vrthinker_core.video import Clip, FramePlan
 
 
 def export_frames(
@@ -33,8 +33,8 @@ def export_frames(
             )
     native, left, total = Sizing("native"), set(slots), len(set(slots))
     written: dict[int, dict[str, object]] = {}
-    plan = FramePlan(grid, native, native, frozenset([min(slots)]))
-    with ClipOpening(video, Side.FIRST, plan).open() as clip:
+    plan = FramePlan(grid, native, native, (FrameRef(min(slots), Side.FIRST),))
+    with Clip(video, Side.FIRST, plan).open() as clip:
         while left:
             # A clip read by seeking gets one request per slot: a request's limits apply to each
             asked = left if clip.read_mode == "whole" else {min(left)}

@@ -127,7 +127,7 @@ def start_module(module: str, handle: int) -> subprocess.Popen[bytes]:
     )
 
 
-def start_worker(module: str = "vrthinker_core.video.clip_worker") -> Worker:
+def start_worker(module: str = "vrthinker_core.video.clip_decoder") -> Worker:
     """Start a worker in a new process; default: one that serves a clip."""
     ours, theirs = Pipe()
     with theirs:
