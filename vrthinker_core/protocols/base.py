@@ -67,7 +67,7 @@ class PromptProtocol(Protocol):
 
     @property
     def frame_plan(self) -> FramePlan:
-        """The grid, the first frames, and the sizes of first and of called frames."""
+        """The grid, the first frames, and the sizes of all frames."""
 
     def opening_messages(self, prompt: str, frames: Sequence[Frame]) -> tuple[Message, ...]:
         """Return the system message and the first user message.

@@ -172,7 +172,7 @@ class FramePlan:
     def pictures(
         self, side: Side, slots: Iterable[int], total: int
     ) -> dict[tuple[int, Sizing], list[int]]:
-        """Return each (frame index, sizing) once, with its slots, in a clip of `total` frames."""
+        """Return each (index, sizing) once, with its slots, out of `total` frames."""
         first, found = self.first_slots(side), dict[tuple[int, Sizing], list[int]]()
         for slot in slots:
             sizing = self.opening if slot in first else self.later

@@ -15,7 +15,7 @@ from vrthinker_core.errors import DecoderDied, NoCopy, VideoError
 from vrthinker_core.storage import atomic_path
 from vrthinker_core.video.files import open_local, shown_name
 from vrthinker_core.video.limits import Limits
-from vrthinker_core.video.process import Header, start_worker
+from vrthinker_core.video.process import start_worker
 
 # More processor time than a comparison gets, because encoding comes on top of decoding.
 COPY_LIMITS = Limits(cpu_seconds=60.0, wall_seconds=90.0)
@@ -74,7 +74,7 @@ def _write_copy(copy: Path, chunks: Generator[bytes, None, None], name: str) -> 
 def _copy_chunks(source: Path, limits: Limits) -> Generator[bytes, None, None]:
     """Yield the worker's chunks; none if browsers play the file."""
     worker = start_worker("vrthinker_core.video.copy_worker")
-    request: Header = {"path": str(source.resolve()), "limits": asdict(limits)}
+    request = {"path": str(source.resolve()), "limits": asdict(limits)}
     try:
         for _, chunk in worker.request(request, limits.wall_seconds):
             yield chunk

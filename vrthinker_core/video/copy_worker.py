@@ -129,19 +129,6 @@ class UnusableTimestamps(Exception):
     """Missing or wrong timestamps from the decoder."""
 
 
-def encode(source: VideoSource, timeline: Timeline) -> io.BytesIO:
-    """Return the copy as an MP4.
-
-    If a timestamp is unusable, decodes once more to find the times of all frames first.
-    Raises `VideoError`.
-    """
-    with contextlib.suppress(UnusableTimestamps):
-        return _encode(source, timeline, None)
-    stats = DecodeStats()
-    deque(read_all(source, stats), maxlen=0)
-    return _encode(source, timeline, timeline.frame_times(stats.pts, source))
-
-
 def _encode(source: VideoSource, timeline: Timeline, times: FrameTimes | None) -> io.BytesIO:
     """Return the copy; `times`, if given, replace the decoder's timestamps.
 
@@ -275,6 +262,7 @@ def main(handle: int) -> None:
 
 
 def _make_copy(path: Path, limits: Limits, budget: CpuBudget) -> io.BytesIO:
+    """Return the copy as an MP4, empty if browsers play the file."""
     confine_process(limits)
     with open_local(path) as file:
         source = VideoSource(file, budget)
@@ -283,4 +271,8 @@ def _make_copy(path: Path, limits: Limits, budget: CpuBudget) -> io.BytesIO:
             return io.BytesIO()
         if times and (copy := remux(source, times, timeline)) is not None:
             return copy
-        return encode(source, timeline)
+        with contextlib.suppress(UnusableTimestamps):
+            return _encode(source, timeline, None)
+        stats = DecodeStats()  # of a decode that finds the times of all frames first
+        deque(read_all(source, stats), maxlen=0)
+        return _encode(source, timeline, timeline.frame_times(stats.pts, source))

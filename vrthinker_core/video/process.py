@@ -1,4 +1,4 @@
-"""Worker processes: how they start, what passes between them and their parent, how they end.
+"""Worker processes: how they start, what they send, how they end.
 
 A message is a JSON header and raw bytes, through a `multiprocessing.connection.Connection`.
 `Connection.recv` is never used, because it unpickles: a process that decodes hostile files must not
