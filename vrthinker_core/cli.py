@@ -53,14 +53,22 @@ from vrthinker_core.protocols.prompts import check_prompt
 from vrthinker_core.storage import atomic_path, os_errors
 from vrthinker_core.traces import check_trace_option, load
 from vrthinker_core.training.teaching import RowKind
-from vrthinker_core.types import Frame, ProtocolName, Settings, Side, Verdict, VideoPair
+from vrthinker_core.types import (
+    Frame,
+    FrameRef,
+    ProtocolName,
+    Settings,
+    Side,
+    Verdict,
+    VideoPair,
+)
 from vrthinker_core.types.events import Event, Finished, Started, Swapped, Voted
 from vrthinker_core.types.frames import Sizing
 from vrthinker_core.types.messages import Cancelled
 from vrthinker_core.types.order import check_order
 from vrthinker_core.types.settings import setting
 from vrthinker_core.types.wording import OTHER_JUDGES, SCRIPTED, SCRIPTED_HELP, order_unchecked
-from vrthinker_core.video import ClipOpening, FramePlan
+from vrthinker_core.video import Clip, FramePlan
 from vrthinker_core.video.files import open_local
 
 
@@ -289,8 +297,8 @@ def frames(
                 f"{protocol} has the slots 0 to {grid.slots - 1} of each video; {slot} is none of them."
             )
     native, left, written = Sizing("native"), set(numbers), dict[int, dict[str, object]]()
-    plan, total = FramePlan(grid, native, native, frozenset([min(numbers)])), len(left)
-    with progress("frames") as advance, ClipOpening(video, Side.FIRST, plan).open() as clip:
+    plan, total = FramePlan(grid, native, native, (FrameRef(min(numbers), Side.FIRST),)), len(left)
+    with progress("frames") as advance, Clip(video, Side.FIRST, plan).open() as clip:
         while left:
             # A clip read by seeking gets one request per slot: a request's limits apply to each
             asked = left if clip.read_mode == "whole" else {min(left)}

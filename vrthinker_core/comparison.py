@@ -44,7 +44,7 @@ from vrthinker_core.protocols import (
     sanitize_prompt,
     with_defaults,
 )
-from vrthinker_core.protocols.factory import chosen_protocol, frame_layout
+from vrthinker_core.protocols.factory import chosen_protocol
 from vrthinker_core.protocols.prompts import MAX_PROMPT, check_prompt
 from vrthinker_core.storage import data_errors, type_adapter
 from vrthinker_core.traces import TraceWriter
@@ -69,7 +69,7 @@ from vrthinker_core.types.frames import Frame, FrameSource, Thumbnail
 from vrthinker_core.types.messages import MAX_PIECES, Cancelled, Completion
 from vrthinker_core.types.settings import MAX_NUMBER
 from vrthinker_core.video import Clip, DecoderPool
-from vrthinker_core.video.clip_pair import PairOpening, frame_source
+from vrthinker_core.video.clip import PairOpening, frame_source
 from vrthinker_core.video.thumbnails import make_thumbnail
 from vrthinker_core.words import encodable
 
@@ -161,8 +161,8 @@ class Comparison:
             try:
                 check_prompt(self.pair.prompt)
                 pool = self._decoder_pool or self._resources.enter_context(DecoderPool())
-                layout = frame_layout(self.protocol)
-                self._opening = PairOpening(self.pair, layout, pool, executor)
+                plan = self.protocol.frame_plan
+                self._opening = PairOpening(self.pair, plan, pool, executor)
                 self._resources.callback(self._opening.close)
             except Exception as error:  # noqa: BLE001 - a trace begins with `Started` whatever is wrong
                 self.error = error

@@ -22,9 +22,9 @@ from tests.benchmarks.tools import benchmark_parser
 from tests.benchmarks.tools.phase_timer import processor_seconds
 from tests.benchmarks.tools.published_loop import FIRST, SIDE, read_frames
 from tests.video.support.write_clips import H264, write
-from vrthinker_core.types import Side
+from vrthinker_core.types import FrameRef, Side
 from vrthinker_core.types.frames import Grid, Sizing
-from vrthinker_core.video import ClipOpening, FramePlan
+from vrthinker_core.video import Clip, FramePlan
 
 CALLS = [tuple(1 + 2 * (12 * turn + n) for n in range(12)) for turn in range(5)]
 """The slots that each call asks for, of both videos."""
@@ -67,8 +67,10 @@ def readme_row(result: dict[str, Any]) -> str:
 def ours(path: Path, calls: Calls) -> int:
     """This package, its decoding process included."""
     square = Sizing("square", SIDE)
-    plan = FramePlan(Grid(128, "floor"), square, square, frozenset(FIRST))
-    with ClipOpening(path, Side.FIRST, plan).open() as clip:
+    plan = FramePlan(
+        Grid(128, "floor"), square, square, tuple(FrameRef(slot, Side.FIRST) for slot in FIRST)
+    )
+    with Clip(path, Side.FIRST, plan).open() as clip:
         return len(clip.frames(FIRST)) + sum(len(clip.frames(call)) for call in calls)
 
 

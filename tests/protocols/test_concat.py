@@ -75,8 +75,9 @@ def test_a_tool_result_is_the_published_sentence_and_then_images() -> None:
 
 
 def test_frames_keep_their_aspect_within_the_published_areas() -> None:
-    for opening, most in ((True, 512 * 28 * 28), (False, 400 * 28 * 28)):
-        width, height = CONCAT.sizing(opening).size(1920, 1080)
+    plan = CONCAT.frame_plan
+    for sizing, most in ((plan.opening, 512 * 28 * 28), (plan.later, 400 * 28 * 28)):
+        width, height = sizing.size(1920, 1080)
         assert 0.8 * most < width * height <= most
 
 

@@ -56,10 +56,10 @@ def test_a_tool_result_is_images_and_then_the_published_sentence() -> None:
 
 @pytest.mark.parametrize(("fit", "mode"), [("squash", "square"), ("letterbox", "letterbox")])
 def test_every_frame_is_448_square(fit: str, mode: str) -> None:
-    protocol = Paired(fit=fit)  # type: ignore[arg-type]
-    for opening in (True, False):
-        assert protocol.sizing(opening).mode == mode
-        assert protocol.sizing(opening).size(1920, 1080) == (448, 448)
+    plan = Paired(fit=fit).frame_plan  # type: ignore[arg-type]
+    for sizing in (plan.opening, plan.later):
+        assert sizing.mode == mode
+        assert sizing.size(1920, 1080) == (448, 448)
 
 
 def test_messages_without_frames_are_tool_responses() -> None:

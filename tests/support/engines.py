@@ -18,7 +18,6 @@ from vrthinker_core.backends.scripted import ScriptedConversation
 from vrthinker_core.comparison import Comparison
 from vrthinker_core.judge import judge, judge_many, run_events
 from vrthinker_core.protocols import Paired
-from vrthinker_core.protocols.factory import frame_layout
 from vrthinker_core.traces import load, storable
 from vrthinker_core.types import Settings, Trace, VideoPair
 from vrthinker_core.types.events import Event, Finished, JudgeEvent
@@ -164,7 +163,7 @@ def as_a_rollout(engine: Engine, backend: Backend, cancelled: Cancelled) -> Gene
     """The events of a rollout of the pair."""
     from vrthinker_core.training.pair_set import ClipFrames, OpenClips
 
-    plan = frame_layout(Paired())
+    plan = Paired().frame_plan
     with OpenClips(plan) as clips:
         engine.played.append(
             Comparison(

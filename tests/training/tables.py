@@ -6,11 +6,11 @@ import csv
 from pathlib import Path
 
 from tests.support.small_clips import write_clip
-from vrthinker_core.protocols.factory import frame_layouts
-from vrthinker_core.training.pair_set import Layouts
+from vrthinker_core.protocols.factory import frame_plans
+from vrthinker_core.training.pair_set import FramePlans
 from vrthinker_core.types import Settings
 
-PAIRED: Layouts = frame_layouts(Settings(), ("paired",))
+PAIRED: FramePlans = frame_plans(Settings(), ("paired",))
 SAID = "<Snapshot>a</Snapshot><Think>b</Think><Answer>TA=1, VQ=0, MQ=2, OA=1</Answer>"
 COLUMNS = ("video1", "video2", "prompt", "TA", "VQ", "MQ", "OA")
 

@@ -16,7 +16,7 @@ from vrthinker_core import ScriptedBackend
 from vrthinker_core.drawn.world import TRAINING_SEEDS
 from vrthinker_core.errors import VideoError
 from vrthinker_core.judge import judge
-from vrthinker_core.protocols.factory import frame_layouts
+from vrthinker_core.protocols.factory import frame_plans
 from vrthinker_core.results.open_dataset import read_dataset
 from vrthinker_core.training import pair_set as open_clips
 from vrthinker_core.training.data import open_pairs
@@ -33,7 +33,7 @@ from vrthinker_core.types import FrameRef, Settings, Side, Verdict, VideoPair
 from vrthinker_core.types.frames import FrameSource
 from vrthinker_core.types.messages import Message
 from vrthinker_core.video import Clip
-from vrthinker_core.video.clip_pair import frame_source
+from vrthinker_core.video.clip import frame_source
 
 
 class Numbered:
@@ -52,7 +52,7 @@ def order(seed: int, size: int, start: int, count: int) -> list[int]:
 
 
 def test_pairs_take_the_protocols_in_turn_and_are_judged_in_them() -> None:
-    pairs = open_pairs("drawn2:5", frame_layouts(Settings(), ("paired", "concat")))
+    pairs = open_pairs("drawn2:5", frame_plans(Settings(), ("paired", "concat")))
     judge = ScriptedBackend(["<Answer>TA=0</Answer>"], protocol="paired")
     played = list(play([pairs.pair(number) for number in range(4)], judge, Settings(max_turns=1)))
     assert [rollout.run.started.dialect for rollout in played] == ["paired", "concat"] * 2

@@ -25,7 +25,7 @@ from tests.video.support.open_clips import SQUARE
 from tests.video.support.write_clips import write
 from vrthinker_core.errors import DecoderDied, VideoError
 from vrthinker_core.video import Clip, DecoderPool, Limits
-from vrthinker_core.video.worker_io import receive_message, send_message
+from vrthinker_core.video.process import receive_message, send_message
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and forks")
 PROC = Path("/proc")

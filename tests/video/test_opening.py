@@ -22,19 +22,18 @@ from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.errors import VideoError
 from vrthinker_core.judge import judge
 from vrthinker_core.traces import load
-from vrthinker_core.types import Settings, Side, VideoPair
+from vrthinker_core.types import FrameRef, Settings, Side, VideoPair
 from vrthinker_core.types.events import Opening, Started, StopReason
 from vrthinker_core.types.frames import ReadMode
 from vrthinker_core.ui.judges import JudgeLoader
 from vrthinker_core.ui.queue import JudgeQueue
 from vrthinker_core.ui.run import BackgroundRun, RunJob
 from vrthinker_core.ui.view import RunView
-from vrthinker_core.video import DecoderPool, FramePlan, Limits, clip_decoder
-from vrthinker_core.video.clip import ClipOpening
+from vrthinker_core.video import Clip, DecoderPool, FramePlan, Limits, clip_decoder
 from vrthinker_core.video.clip_decoder import ClipDecoder, OpeningProgress
 from vrthinker_core.video.limits import CpuBudget
 
-PLAN = FramePlan(PAIRED, SQUARE, SQUARE, frozenset(FIRST))
+PLAN = FramePlan(PAIRED, SQUARE, SQUARE, tuple(FrameRef(slot, Side.FIRST) for slot in FIRST))
 MakeClip = Callable[[str], Path]
 Clips = tuple[Path, Path]
 
@@ -49,7 +48,7 @@ def test_all_parts_of_the_work_are_told(
     told: list[float] = []
     path = make_clip("one key frame")
     budget, progress = CpuBudget(path.name, Limits()), OpeningProgress(told.append)
-    ClipDecoder(path, PLAN, read_mode, budget, progress)
+    ClipDecoder(path, Side.FIRST, PLAN, read_mode, budget, progress)
     gc.collect()
     assert told == sorted(told)
     assert told[0] < 0.1
@@ -58,9 +57,9 @@ def test_all_parts_of_the_work_are_told(
 
 
 def test_a_short_clip_tells_nothing(make_clip: MakeClip) -> None:
-    opening = ClipOpening(make_clip("B-frames"), Side.FIRST, PLAN)
-    opening.open().close()
-    assert opening.share == 0
+    clip = Clip(make_clip("B-frames"), Side.FIRST, PLAN)
+    clip.open().close()
+    assert clip.share == 0
 
 
 def test_the_share_never_falls_and_is_told_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,14 +83,14 @@ def test_the_share_never_falls_and_is_told_now_and_then(monkeypatch: pytest.Monk
 
 
 def test_an_opening_that_is_broken_off_ends_its_process(make_clip: MakeClip) -> None:
-    opening = ClipOpening(make_clip("endless"), Side.FIRST, PLAN)
+    clip = Clip(make_clip("endless"), Side.FIRST, PLAN)
     with ThreadPoolExecutor(1) as executor:
-        future = executor.submit(opening.open)
-        until(lambda: opening.share > 0)
-        opening.break_off()
+        future = executor.submit(clip.open)
+        until(lambda: clip.share > 0)
+        clip.close()
         with pytest.raises(VideoError, match="closed"):
             future.result(30)
-    assert opening.share < 1
+    assert clip.share < 1
 
 
 def test_an_opening_that_waits_for_room_can_be_broken_off(make_clip: MakeClip) -> None:
@@ -100,10 +99,10 @@ def test_an_opening_that_waits_for_room_can_be_broken_off(make_clip: MakeClip) -
         decoders.opening_slot(),
         ThreadPoolExecutor(1) as executor,
     ):
-        opening = ClipOpening(make_clip("B-frames"), Side.FIRST, PLAN, decoders=decoders)
-        future = executor.submit(opening.open)
+        clip = Clip(make_clip("B-frames"), Side.FIRST, PLAN, decoders=decoders)
+        future = executor.submit(clip.open)
         assert not wait([future], 0.2).done
-        opening.break_off()
+        clip.close()
         with pytest.raises(VideoError):
             future.result(30)
 

@@ -22,7 +22,7 @@ from vrthinker_core.commands.terminal import (
     with_setting_options,
 )
 from vrthinker_core.errors import BadInput
-from vrthinker_core.protocols.factory import chosen_protocol, frame_layouts
+from vrthinker_core.protocols.factory import chosen_protocol, frame_plans
 from vrthinker_core.training.config import (
     CONFIG,
     PresetName,
@@ -46,7 +46,7 @@ from vrthinker_core.words import encodable, printable, rate_parts
 
 if TYPE_CHECKING:
     from vrthinker_core.training.cold_start import Teacher
-    from vrthinker_core.training.pair_set import Layouts, PairSet
+    from vrthinker_core.training.pair_set import FramePlans, PairSet
     from vrthinker_core.training.pipeline import TrainingData
 
 SCRIPTED = "scripted"  # the teacher that knows the labels of drawn pairs
@@ -105,9 +105,9 @@ def open_training_data(run: TrainingRun, config: TrainConfig) -> "TrainingData":
         return TrainingData(run.data, None, ready=ready)
     # TRL reads the replies of one protocol only.
     played = protocols[:1] if run.stage in ("grpo", "all") else protocols
-    pairs = open_pairs(taught_pairs(run.data), frame_layouts(config.settings, played))
-    layouts = frame_layouts(config.settings, protocols)
-    taught = open_teacher(run.teacher, pairs, layouts) if run.teacher else None
+    pairs = open_pairs(taught_pairs(run.data), frame_plans(config.settings, played))
+    plans = frame_plans(config.settings, protocols)
+    taught = open_teacher(run.teacher, pairs, plans) if run.teacher else None
     return TrainingData(run.data, pairs, taught, ready)
 
 
@@ -120,7 +120,7 @@ def _trained_protocols(model: str) -> tuple[ProtocolName, ...]:
     return read_marker(folder, model).protocols
 
 
-def open_teacher(name: str, pairs: "PairSet", layouts: "Layouts") -> "Teacher":
+def open_teacher(name: str, pairs: "PairSet", plans: "FramePlans") -> "Teacher":
     """Return a teacher by name; `scripted` uses all these protocols in turn.
 
     Checks only the files of a checkpoint. The process that runs the teacher reads the weights.
@@ -136,7 +136,7 @@ def open_teacher(name: str, pairs: "PairSet", layouts: "Layouts") -> "Teacher":
             raise BadInput(
                 "The scripted teacher knows only drawn pairs: give --data drawn:SEED, or name another judge."
             )
-        grids = tuple((protocol, layout.grid) for protocol, layout in layouts.items())
+        grids = tuple((protocol, plan.grid) for protocol, plan in plans.items())
         own = replace(pairs, grids=grids)
         return Teacher(name, lambda: scripted_teacher(own, write_lesson), own)
     judge = parse_judge(name)
@@ -349,9 +349,9 @@ def teacher(
     choice = judge or default_choice()
     opened = None if choice == SCRIPTED else open_backend(choice)
     trained = () if opened is None else opened.protocols
-    layouts = frame_layouts(settings, (chosen_protocol(settings, trained),))
-    pair_set = open_pairs(data, layouts)
-    backend = opened or open_teacher(choice, pair_set, layouts).open()
+    plans = frame_plans(settings, (chosen_protocol(settings, trained),))
+    pair_set = open_pairs(data, plans)
+    backend = opened or open_teacher(choice, pair_set, plans).open()
     sizes = [size for size in (pairs, pair_set.size) if size is not None]
     if not sizes:
         raise BadInput("Drawn pairs never end: say how many with --pairs.")

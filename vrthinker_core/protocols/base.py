@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Literal, Protocol
 
 from vrthinker_core.types import Frame, FrameRef, FrameSelection, Problem, ProtocolName, Reply
-from vrthinker_core.types.frames import Grid, Sizing
+from vrthinker_core.types.frames import FramePlan, Grid
 from vrthinker_core.types.messages import Message
 
 
@@ -47,8 +47,9 @@ class PromptProtocol(Protocol):
     def system(self) -> str:
         """The system prompt."""
 
-    def sizing(self, opening: bool) -> Sizing:
-        """Return the sizing of first frames (`opening`) or of called ones."""
+    @property
+    def frame_plan(self) -> FramePlan:
+        """The grid, the first frames, and the sizes of all frames."""
 
     def opening_messages(self, prompt: str, frames: Sequence[Frame]) -> tuple[Message, ...]:
         """Return the system message and the first user message.

@@ -12,7 +12,7 @@ from vrthinker_core.protocols.parser import read_reply, read_request, reason, re
 from vrthinker_core.protocols.prompts import prompt_text
 from vrthinker_core.protocols.tool_calls import CallRules
 from vrthinker_core.types import Frame, FrameRef, FrameSelection, Problem, ProtocolName, Reply, Side
-from vrthinker_core.types.frames import IMAGE_FACTOR, Grid, Sizing
+from vrthinker_core.types.frames import IMAGE_FACTOR, FramePlan, Grid, Sizing
 from vrthinker_core.types.messages import Image, Message, Text, Video
 
 MAX_PER_CALL: Final = 8
@@ -79,9 +79,11 @@ class Concat:
         """The card's system prompt."""
         return prompt_text("concat_system")
 
-    def sizing(self, opening: bool) -> Sizing:
+    @property
+    def frame_plan(self) -> FramePlan:
         """Keep the aspect and limit the area."""
-        return Sizing("area", area=OPENING_AREA if opening else TOOL_AREA)
+        opening, later = (Sizing("area", area=area) for area in (OPENING_AREA, TOOL_AREA))
+        return FramePlan(self.grid, opening, later, self.opening_refs)
 
     def opening_messages(self, prompt: str, frames: Sequence[Frame]) -> tuple[Message, ...]:
         """Return the system prompt, then the first frames and the question.

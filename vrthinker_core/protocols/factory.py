@@ -10,7 +10,7 @@ from vrthinker_core.protocols import concat, paired
 from vrthinker_core.protocols.base import PromptProtocol
 from vrthinker_core.types import ProtocolName, Settings
 from vrthinker_core.types.events import Started
-from vrthinker_core.types.frames import FrameLayout
+from vrthinker_core.types.frames import FramePlan
 from vrthinker_core.types.settings import setting
 
 
@@ -45,18 +45,11 @@ def redirects(
     return {make_protocol(Settings(), protocol).redirect: own for protocol, own in forced.items()}
 
 
-def frame_layout(protocol: PromptProtocol) -> FrameLayout:
-    """Return the frames that the protocol needs, and their sizes."""
-    return FrameLayout(
-        protocol.grid, protocol.sizing(True), protocol.sizing(False), protocol.opening_refs
-    )
-
-
-def frame_layouts(
+def frame_plans(
     settings: Settings, protocols: Sequence[ProtocolName]
-) -> dict[ProtocolName, FrameLayout]:
-    """Return the frame layouts of the protocols, in their order."""
-    return {protocol: frame_layout(make_protocol(settings, protocol)) for protocol in protocols}
+) -> dict[ProtocolName, FramePlan]:
+    """Return the frame plans of the protocols, in their order."""
+    return {protocol: make_protocol(settings, protocol).frame_plan for protocol in protocols}
 
 
 def with_defaults(settings: Settings, protocol: PromptProtocol) -> Settings:

@@ -11,7 +11,7 @@ from vrthinker_core.protocols.parser import read_reply, read_request, reason, re
 from vrthinker_core.protocols.prompts import prompt_text
 from vrthinker_core.protocols.tool_calls import CallRules
 from vrthinker_core.types import Frame, FrameRef, FrameSelection, Problem, ProtocolName, Reply, Side
-from vrthinker_core.types.frames import Grid, Sizing
+from vrthinker_core.types.frames import FramePlan, Grid, Sizing
 from vrthinker_core.types.messages import Image, Message, Text
 
 SLOTS: Final = 128
@@ -58,9 +58,11 @@ class Paired:
         """The card's system prompt."""
         return prompt_text("paired_system")
 
-    def sizing(self, opening: bool) -> Sizing:  # noqa: ARG002 - one size for all frames
-        """Return 448 x 448 pixels for every frame."""
-        return Sizing("letterbox" if self.fit == "letterbox" else "square", side=FRAME_SIDE)
+    @property
+    def frame_plan(self) -> FramePlan:
+        """Ask for 448 x 448 pixels of every frame."""
+        sizing = Sizing("letterbox" if self.fit == "letterbox" else "square", side=FRAME_SIDE)
+        return FramePlan(self.grid, sizing, sizing, self.opening_refs)
 
     def opening_messages(self, prompt: str, frames: Sequence[Frame]) -> tuple[Message, ...]:
         """Return the system prompt, then the first frames as images, the question."""

@@ -23,7 +23,7 @@ from vrthinker_core.results.layout import (
 from vrthinker_core.results.open_dataset import CSV_LAYOUT, DATASETS, MJ_FILE, VIDEOGEN_FILE
 from vrthinker_core.results.result import RESULTS, RUN
 from vrthinker_core.training.export import trace_videos
-from vrthinker_core.training.pair_set import DrawnPairSet, Layouts, PairSet, VideoPairSet
+from vrthinker_core.training.pair_set import DrawnPairSet, FramePlans, PairSet, VideoPairSet
 from vrthinker_core.training.teaching import KnownLabel, NotForTraining, known_labels
 from vrthinker_core.training.trace_folder import read_traces
 from vrthinker_core.types import Dimension
@@ -116,8 +116,8 @@ READERS: dict[str, Callable[[Path], list[EvaluationPair]]] = {
 }
 
 
-def open_pairs(data: str, layouts: Layouts) -> PairSet:
-    """The pair set of `data`; `layouts`: of the trained protocols, which pairs take in turn.
+def open_pairs(data: str, plans: FramePlans) -> PairSet:
+    """The pair set of `data`; `plans`: of the trained protocols, which pairs take in turn.
 
     `drawn:SEED` gives simple scenes; `drawn2:SEED` or `drawn2:SEED:PHOTOS` all kinds, with a folder
     of photographs. Raises BadInput if nothing can be read, a video or photograph is missing, a
@@ -125,7 +125,7 @@ def open_pairs(data: str, layouts: Layouts) -> PairSet:
     """
     kind, _, rest = data.partition(":")
     if kind not in ("drawn", "drawn2"):
-        return VideoPairSet(read_pairs(data), layouts)
+        return VideoPairSet(read_pairs(data), plans)
     seed, _, photos = rest.partition(":")
     if not seed.isascii() or not seed.isdecimal() or (photos and kind == "drawn"):
         raise BadInput(
@@ -134,7 +134,7 @@ def open_pairs(data: str, layouts: Layouts) -> PairSet:
     if photos:
         photo_paths(Path(photos))
     draw = partial(draw_pair, world=replace(FULL, photos=Path(photos) if photos else None))
-    grids = tuple((protocol, layout.grid) for protocol, layout in layouts.items())
+    grids = tuple((protocol, plan.grid) for protocol, plan in plans.items())
     return DrawnPairSet(int(seed), draw_pair if kind == "drawn" else draw, grids)
 
 

@@ -106,13 +106,13 @@ def sent_prompts(run: Run, source: FrameSource | None = None) -> list[tuple[Mess
 def _frames(run: Run, protocol: PromptProtocol, refs: Sequence[FrameRef]) -> tuple[Frame, ...]:
     """The frames as the trace knows them: which they are and how large, without pixels."""
     shown = {frame.ref: frame for turn in run.turns for frame in turn.frames}
-    first = {ref.slot for ref in protocol.opening_refs}
-    frames = []
+    plan, frames = protocol.frame_plan, []
     for ref in refs:
         known, clip = shown.get(ref), run.started.clips[ref.side - 1]
         if known is None or None in run.started.clips or clip is None:
             raise NotForTraining("it does not hold all the frames that the judge was shown")
-        size = protocol.sizing(ref.slot in first).size(max(1, clip.width), max(1, clip.height))
+        sizing = plan.opening if ref in plan.first else plan.later
+        size = sizing.size(max(1, clip.width), max(1, clip.height))
         frames.append(
             Frame(ref, known.index, known.seconds, known.until, *size, "", b"", known.note)
         )

@@ -28,9 +28,9 @@ from vrthinker_core.training.rollouts import LabelledPair, Rollout
 from vrthinker_core.training.teaching import NotForTraining
 from vrthinker_core.training.trace_folder import StoredRollout, to_rollout
 from vrthinker_core.types import ClipInfo, Frame, FrameRef, ProtocolName, Side, VideoPair
-from vrthinker_core.types.frames import FrameLayout, Grid
+from vrthinker_core.types.frames import FramePlan, Grid
 from vrthinker_core.video import Clip, DecoderPool
-from vrthinker_core.video.clip_pair import PairOpening, frame_source
+from vrthinker_core.video.clip import PairOpening, frame_source
 from vrthinker_core.words import count
 
 EVERY_FRAME = Grid(FRAMES, "floor")  # As in `paired`: slot i is frame i
@@ -85,9 +85,9 @@ class OpenClips(AbstractContextManager["OpenClips"]):
     it.
     """
 
-    def __init__(self, layout: FrameLayout, most: int = 16) -> None:
-        """`layout`: of the protocol that asks; `most`: open pairs, of two processes each."""
-        self._layout, self._most = layout, most
+    def __init__(self, plan: FramePlan, most: int = 16) -> None:
+        """`plan`: of the protocol that asks; `most`: open pairs, of two processes each."""
+        self._plan, self._most = plan, most
         self._lock = threading.RLock()
         self._pool = DecoderPool()
         self._open: OrderedDict[VideoPair, tuple[PairOpening, tuple[Clip, Clip]]] = OrderedDict()
@@ -130,7 +130,7 @@ class OpenClips(AbstractContextManager["OpenClips"]):
             while len(self._open) >= self._most:
                 self._close(next(iter(self._open)))
             with ThreadPoolExecutor(2) as executor:
-                opening = PairOpening(videos, self._layout, self._pool, executor)
+                opening = PairOpening(videos, self._plan, self._pool, executor)
             first, second, error = opening.clips()
             if first is None or second is None:
                 opening.close()
@@ -161,17 +161,17 @@ class ClipFrames:
         return self.among.frames(self.videos, refs)
 
 
-Layouts = Mapping[ProtocolName, FrameLayout]
+FramePlans = Mapping[ProtocolName, FramePlan]
 """Which frames each protocol asks for."""
 
 
 class VideoPairSet(AbstractContextManager["VideoPairSet"]):
     """A pair set over video files. Whoever makes one closes it."""
 
-    def __init__(self, rows: Sequence[EvaluationPair], layouts: Layouts) -> None:
+    def __init__(self, rows: Sequence[EvaluationPair], plans: FramePlans) -> None:
         """Keep the rows with a label; those that nobody could judge, or repeat one, are left out.
 
-        `layouts`: of the protocols that are trained, which rows take in turn. Raises BadInput if a
+        `plans`: of the protocols that are trained, which rows take in turn. Raises BadInput if a
         row is broken, since training never goes on with a part of the data that nobody has chosen,
         or if no row has a label.
         """
@@ -191,7 +191,7 @@ class VideoPairSet(AbstractContextManager["VideoPairSet"]):
                 "nothing to train with."
             )
         self.size = len(self.rows)
-        self._clips = [(protocol, OpenClips(layout)) for protocol, layout in layouts.items()]
+        self._clips = [(protocol, OpenClips(plan)) for protocol, plan in plans.items()]
 
     @property
     def digest(self) -> str:

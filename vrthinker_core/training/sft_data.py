@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import get_args
 
 from vrthinker_core.errors import BadInput, TraceError, VideoError
-from vrthinker_core.protocols.factory import frame_layout
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.traces import load
 from vrthinker_core.training.data import kind_of, open_pairs, path_of
@@ -21,7 +20,7 @@ from vrthinker_core.training.rollouts import LabelledPair, Rollout
 from vrthinker_core.training.teaching import NotForTraining, TraceFile, known_verdict
 from vrthinker_core.training.trace_folder import StoredRollout, is_of, read_traces, to_rollout
 from vrthinker_core.types import ProtocolName, Run, VideoPair
-from vrthinker_core.types.frames import FrameLayout
+from vrthinker_core.types.frames import FramePlan
 from vrthinker_core.words import count
 
 RunEntry = StoredRollout | FilterRefusal  # A run, or why it cannot be read
@@ -113,8 +112,8 @@ def _teachers_runs(folder: Path, videos: ExitStack) -> Iterator[RunEntry]:
     protocols = [run_protocol(load(folder / files[turn])) for turn in sorted(files)]
     if not protocols:
         return
-    layouts = {protocol.name: frame_layout(protocol) for protocol in protocols}
-    pairs = open_pairs(taught_pairs(str(folder)), layouts)
+    plans = {protocol.name: protocol.frame_plan for protocol in protocols}
+    pairs = open_pairs(taught_pairs(str(folder)), plans)
     if hasattr(pairs, "close"):
         videos.callback(pairs.close)
     yield from kept_rollouts(folder, pairs, keep_tokens=False)
@@ -122,15 +121,15 @@ def _teachers_runs(folder: Path, videos: ExitStack) -> Iterator[RunEntry]:
 
 def _traced_runs(folder: Path, videos: ExitStack) -> Iterator[RunEntry]:
     """The first run of each trace, over its videos; a person's labels count before the judge's."""
-    opened: dict[FrameLayout, OpenClips] = {}
+    opened: dict[FramePlan, OpenClips] = {}
     for number, (_, file) in enumerate(read_traces([folder])):
         if isinstance(file, TraceError):
             continue
         try:
-            layout = frame_layout(run_protocol(file.trace))
-            if layout not in opened:
-                opened[layout] = videos.enter_context(OpenClips(layout))
-            clips = opened[layout]
+            plan = run_protocol(file.trace).frame_plan
+            if plan not in opened:
+                opened[plan] = videos.enter_context(OpenClips(plan))
+            clips = opened[plan]
             again = partial(_read_again, file.path, file.pair, clips, number)
             yield StoredRollout(_traced_rollout(file, clips, number), again)
         except NotForTraining as error:

@@ -119,6 +119,10 @@ class Grid:
             return min(int(slot / self.slots * total), total - 1)
         return round(slot * (total - 1) / (self.slots - 1))
 
+    def indices(self, total: int) -> list[int]:
+        """Return the frame of every slot, in their order."""
+        return [self.index(slot, total) for slot in range(self.slots)]
+
 
 @dataclass(frozen=True, slots=True)
 class Sizing:
@@ -147,46 +151,30 @@ class Sizing:
         return w, h
 
 
-@dataclass(frozen=True, slots=True)
-class FrameLayout:
-    """The frames that a protocol asks of two videos, and their sizes."""
-
-    grid: Grid
-    opening: Sizing  # Of the frames of the first user message
-    later: Sizing  # Of the frames that a call brings
-    opening_refs: tuple[FrameRef, ...]  # The first frames, in sending order
-
-
 ReadMode = Literal["auto", "whole", "seek"]
 """Way to find frames: decode the whole clip once, or seek to the nearest key frame; "auto" chooses
 by the length of the clip."""
 
 
 @dataclass(frozen=True, slots=True)
-class FrameRequest:
-    """A frame index and the size at which the frame is sent."""
-
-    index: int
-    sizing: Sizing
-
-
-@dataclass(frozen=True, slots=True)
 class FramePlan:
-    """Slots of a clip, and the sizes of their sent frames."""
+    """The frames that a protocol asks of two videos, and their sizes."""
 
     grid: Grid
-    opening: Sizing  # For the slots in `first`
-    later: Sizing  # For all other slots
-    first: frozenset[int]  # Slots that are sent before the judge's first turn
+    opening: Sizing  # Of the frames in `first`
+    later: Sizing  # Of the frames that a call brings
+    first: tuple[FrameRef, ...]  # Sent before the judge's first turn, in this order
 
-    def by_request(self, slots: Iterable[int], total: int) -> dict[FrameRequest, list[int]]:
-        """Return each request once, with its slots. `total` is the number of frames in the clip."""
-        slots_of: dict[FrameRequest, list[int]] = {}
+    def first_slots(self, side: Side) -> set[int]:
+        """Return the slots of one video that are in `first`."""
+        return {ref.slot for ref in self.first if ref.side == side}
+
+    def pictures(
+        self, side: Side, slots: Iterable[int], total: int
+    ) -> dict[tuple[int, Sizing], list[int]]:
+        """Return each (index, sizing) once, with its slots, out of `total` frames."""
+        first, found = self.first_slots(side), dict[tuple[int, Sizing], list[int]]()
         for slot in slots:
-            sizing = self.opening if slot in self.first else self.later
-            slots_of.setdefault(FrameRequest(self.grid.index(slot, total), sizing), []).append(slot)
-        return slots_of
-
-    def frame_indices(self, total: int) -> set[int]:
-        """Return the index of every frame that a slot means."""
-        return {self.grid.index(slot, total) for slot in range(self.grid.slots)}
+            sizing = self.opening if slot in first else self.later
+            found.setdefault((self.grid.index(slot, total), sizing), []).append(slot)
+        return found

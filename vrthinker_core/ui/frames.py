@@ -9,14 +9,13 @@ from contextlib import suppress
 from typing import Any
 
 from vrthinker_core.errors import VrThinkerError
-from vrthinker_core.protocols.factory import frame_layout, protocol_of
+from vrthinker_core.protocols.factory import protocol_of
 from vrthinker_core.types import Frame, FrameRef, Side, Thumbnail
 from vrthinker_core.types.events import Turn
 from vrthinker_core.ui import words
 from vrthinker_core.ui.sessions import ShownRun
 from vrthinker_core.ui.view import RunView, ThumbnailFiles
-from vrthinker_core.video import Clip, ClipOpening, DecoderPool
-from vrthinker_core.video.clip_pair import frame_plan
+from vrthinker_core.video import Clip, DecoderPool
 
 MAX_WAITING = 32  # turns that may wait to be decoded; later requests are told to come again
 MAX_RUN_BYTES = 64 * 2**20  # of one run's frames, on the disk
@@ -134,9 +133,8 @@ class ExactFrames:
         if protocol is None or path is None or info is None:
             return None
         if (side, told) not in self._clips:
-            plan = frame_plan(frame_layout(protocol), told)
-            opening = ClipOpening(path, told, plan, decoders=self._decoders)
-            self._clips[side, told] = opening.open()
+            clip = Clip(path, told, protocol.frame_plan, decoders=self._decoders)
+            self._clips[side, told] = clip.open()
         clip = self._clips[side, told]
         return clip if clip.info.digest == info.digest else None
 

@@ -1,4 +1,8 @@
-"""One clip in its worker process: find, convert and cache frames."""
+"""One clip in its worker process: find, convert and cache frames.
+
+The first request opens the clip, each later one reads frames. The process ends when the parent is
+gone.
+"""
 
 import hashlib
 import math
@@ -6,14 +10,18 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import asdict
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Literal
 
+import av.logging
+import cv2
 from av.video.frame import VideoFrame
 
 from vrthinker_core.errors import VideoError
-from vrthinker_core.types import ClipInfo
-from vrthinker_core.types.frames import FramePlan, FrameRequest, ReadMode
+from vrthinker_core.types import ClipInfo, FrameRef, Side
+from vrthinker_core.types.frames import FramePlan, Grid, ReadMode, Sizing
 from vrthinker_core.video.container import VideoSource
 from vrthinker_core.video.convert import DisplayGeometry, FrameConverter, GreySample, Pixels
 from vrthinker_core.video.decode import (
@@ -23,11 +31,11 @@ from vrthinker_core.video.decode import (
     TimestampMismatch,
     read_all,
 )
-from vrthinker_core.video.files import open_local
+from vrthinker_core.video.files import open_local, shown_name
 from vrthinker_core.video.health import ClipFacts, health_notes
-from vrthinker_core.video.limits import CpuBudget, near_memory_limit
+from vrthinker_core.video.limits import CpuBudget, Limits, confine_process, near_memory_limit
+from vrthinker_core.video.process import Header, connect_to_parent, respond
 from vrthinker_core.video.timeline import read_timeline
-from vrthinker_core.video.worker_io import Header
 from vrthinker_core.words import encodable
 
 REPORT_SECONDS = 0.5  # at least, between two reports
@@ -82,12 +90,11 @@ class FrameCache:
     slots fit.
     """
 
-    def __init__(self, source: VideoSource, plan: FramePlan) -> None:
+    def __init__(self, source: VideoSource, side: Side, plan: FramePlan) -> None:
         """Start empty; the first added frame sets the display geometry."""
-        self._source = source
-        self._plan = plan
+        self._source, self._side, self._plan = source, side, plan
         self._converter: FrameConverter | None = None
-        self._converted: dict[FrameRequest, Pixels] = {}
+        self._converted: dict[tuple[int, Sizing], Pixels] = {}
         self._frames: dict[int, VideoFrame] = {}
         # 1.5 bytes per pixel in 4:2:0, the format of nearly all videos
         self._keeps_frames = plan.grid.slots * math.prod(source.size) * 1.5 <= _MAX_BYTES
@@ -100,16 +107,14 @@ class FrameCache:
         assert self._converter is not None
         return self._converter.geometry
 
-    def find(self, request: FrameRequest) -> Pixels | None:
+    def find(self, index: int, sizing: Sizing) -> Pixels | None:
         """Return the frame in RGB, or None if not cached."""
-        if request.index in self._frames:
-            return self._convert(self._frames[request.index], [request])[request]
-        return self._converted.get(request)
+        if index in self._frames:
+            return self._convert(self._frames[index], [sizing])[sizing]
+        return self._converted.get((index, sizing))
 
-    def add(
-        self, decoded: DecodedFrame, requests: Collection[FrameRequest]
-    ) -> dict[FrameRequest, Pixels]:
-        """Convert a frame for each request, and cache it.
+    def add(self, decoded: DecodedFrame, sizings: Collection[Sizing]) -> dict[Sizing, Pixels]:
+        """Convert a frame to each sizing, and cache it.
 
         Caches the decoded frame if possible, else every conversion that fits. A neighbour in place
         of the requested frame is not cached.
@@ -119,7 +124,7 @@ class FrameCache:
         requested = index == decoded.requested
         if requested and index not in self.samples:
             self.samples[index] = self._converter.grey_sample(frame)
-        converted = self._convert(frame, requests)
+        converted = self._convert(frame, sizings)
         if not requested or index in self._frames:
             return converted
         size = sum(plane.buffer_size for plane in frame.planes)
@@ -127,40 +132,38 @@ class FrameCache:
             self._frames[index] = self._converter.copy(frame)
             self._bytes += size
             return converted
-        for request, pixels in converted.items():
+        for sizing, pixels in converted.items():
             # An 8K frame at native size takes 100 MB; caching it would help no other slot.
             room = min(_MAX_BYTES - self._bytes, _MAX_BYTES // 4)
-            if request not in self._converted and pixels.nbytes <= room:
-                self._converted[request] = pixels
+            if (index, sizing) not in self._converted and pixels.nbytes <= room:
+                self._converted[index, sizing] = pixels
                 self._bytes += pixels.nbytes
         return converted
 
-    def missing_requests(self, total: int) -> dict[int, list[FrameRequest]]:
-        """Return the uncached requests of all slots, by frame index.
+    def missing(self, total: int) -> dict[int, list[Sizing]]:
+        """Return the uncached sizings of all slots, by frame index.
 
-        If not all would fit, only the requests of the first slots are included. A frame that will
-        be cached as decoded has no requests, because it is converted on demand.
+        If not all would fit, only those of the first slots are included. A frame that will be
+        cached as decoded has no sizings, because it is converted on demand.
         """
+        side, plan = self._side, self._plan
         if self._keeps_frames:
-            return {index: [] for index in self._plan.frame_indices(total) - self._frames.keys()}
-        requests = self._plan.by_request(range(self._plan.grid.slots), total)
-        sizes = (request.sizing.size(*self._source.size) for request in requests)
+            return {index: [] for index in {*plan.grid.indices(total)} - self._frames.keys()}
+        pictures = plan.pictures(side, range(plan.grid.slots), total)
+        sizes = (sizing.size(*self._source.size) for _, sizing in pictures)
         if sum(3 * math.prod(size) for size in sizes) > _MAX_BYTES:
-            requests = self._plan.by_request(self._plan.first, total)
-        missing: dict[int, list[FrameRequest]] = {}
-        for request in requests:
-            if request not in self._converted:
-                missing.setdefault(request.index, []).append(request)
+            pictures = plan.pictures(side, plan.first_slots(side), total)
+        missing: dict[int, list[Sizing]] = {}
+        for index, sizing in pictures.keys() - self._converted.keys():
+            missing.setdefault(index, []).append(sizing)
         return missing
 
-    def _convert(
-        self, frame: VideoFrame, requests: Collection[FrameRequest]
-    ) -> dict[FrameRequest, Pixels]:
-        if not requests:
+    def _convert(self, frame: VideoFrame, sizings: Collection[Sizing]) -> dict[Sizing, Pixels]:
+        converter = self._converter
+        if converter is None or not sizings:
             return {}
-        assert self._converter is not None
-        converter, pixels = self._converter, self._converter.to_rgb(frame)
-        return {request: converter.resize_for(pixels, request.sizing) for request in requests}
+        pixels = converter.to_rgb(frame)
+        return {sizing: converter.resize_for(pixels, sizing) for sizing in sizings}
 
 
 # Up to 640 million pixels (10 s of 1080p at 30 per second), a clip is decoded once, as a whole.
@@ -176,13 +179,14 @@ class ClipDecoder:
     def __init__(
         self,
         path: Path,
+        side: Side,
         plan: FramePlan,
         read_mode: ReadMode,
         budget: CpuBudget,
         progress: OpeningProgress,
     ) -> None:
         """Open and decode at least the first slots; raises `VideoError`."""
-        self._plan, self.budget, self._progress = plan, budget, progress
+        self._side, self._plan, self.budget, self._progress = side, plan, budget, progress
         file, digest = open_local(path), hashlib.sha256()
         size = os.fstat(file.fileno()).st_size
         while block := file.read(1 << 20):
@@ -194,7 +198,7 @@ class ClipDecoder:
             self._source, lambda packet: self._progress.update("packets", packet.pos or 0, size)
         )
         self._pixels = self._timeline.stored * math.prod(self._source.size)
-        self._cache = FrameCache(self._source, plan)
+        self._cache = FrameCache(self._source, side, plan)
         self._stats = DecodeStats()
         self._seeking_reader: SeekingReader | None = None
         self._strict = True
@@ -208,7 +212,7 @@ class ClipDecoder:
             self._times = self._timeline.frame_times(pts, self._source)
             self._source.report_damage()
             self._seeking_reader = SeekingReader(self._source, self._timeline)
-            deque(self.read(plan.first or {0}), maxlen=0)
+            deque(self.read(plan.first_slots(side) or {0}), maxlen=0)
             self.info = self._describe()
         else:
             self._decode_all()
@@ -259,8 +263,9 @@ class ClipDecoder:
         source.container.close()
 
     def _decode_pass(self, total: int, stats: DecodeStats) -> None:
-        missing = self._cache.missing_requests(total)
-        indices = missing.keys() | (self._plan.frame_indices(total) - self._cache.samples.keys())
+        missing = self._cache.missing(total)
+        sampled = {*self._plan.grid.indices(total)} - self._cache.samples.keys()
+        indices = missing.keys() | sampled
         for decoded in read_all(self._source, stats) if indices else ():
             self._progress.update("frames", decoded.index, total)
             if decoded.index in indices:
@@ -274,7 +279,7 @@ class ClipDecoder:
         # At 8 ns of processor time per pixel
         if self._strict and self._pixels * 8e-9 < self.budget.limits.cpu_seconds:
             # The old cache has wrong frame indices.
-            self._cache = FrameCache(self._source, self._plan)
+            self._cache = FrameCache(self._source, self._side, self._plan)
             before = self._total
             self._decode_all()
             if self._opened and self._total != before:
@@ -286,41 +291,40 @@ class ClipDecoder:
         self._strict = False
 
     def _read_slots(self, slots: Collection[int]) -> Iterator[tuple[Header, memoryview]]:
-        slots_of = self._plan.by_request(slots, self._total)
-        missing: dict[int, list[FrameRequest]] = {}
-        for request in slots_of:
-            pixels = self._cache.find(request)
+        slots_of = self._plan.pictures(self._side, slots, self._total)
+        missing: dict[int, list[Sizing]] = {}
+        for (index, sizing), found in slots_of.items():
+            pixels = self._cache.find(index, sizing)
             if pixels is None:
-                missing.setdefault(request.index, []).append(request)
+                missing.setdefault(index, []).append(sizing)
             else:
-                yield self._converted(slots_of[request], request, request.index, pixels)
+                yield self._response(found, index, pixels, self._recount)
         if not missing:
             return
         # Frames on the way are cached for later requests
-        later, reader = self._cache.missing_requests(self._total), self._seeking_reader
-        total = reader.cost(missing) if reader else self._total
-        frames = (
-            reader.read(list(missing), strict=self._strict)
-            if reader
-            else read_all(self._source, DecodeStats())
-        )
+        later = self._cache.missing(self._total)
+        frames, total = read_all(self._source, DecodeStats()), self._total
+        if reader := self._seeking_reader:
+            frames, total = reader.read(list(missing), strict=self._strict), reader.cost(missing)
         for count, decoded in enumerate(frames):
             self._progress.update("frames", count, total)
-            also = later.pop(decoded.index, None) if decoded.requested == decoded.index else None
-            requests = {*missing.pop(decoded.requested, ()), *(also or ())}
-            keep = requests or also is not None
-            converted = self._cache.add(decoded, requests) if keep else {}
+            index, exact = decoded.requested, decoded.requested == decoded.index
+            note = self._recount if exact else "nearest decodable neighbour"
+            also = later.pop(index, None) if exact else None
+            sizings = {*missing.pop(index, ()), *(also or ())}
+            keep = sizings or also is not None
+            converted = self._cache.add(decoded, sizings) if keep else {}
             while converted:  # holds no frame while the next one decodes: in 8K it takes 100 MB
-                request, pixels = converted.popitem()
-                if request in slots_of:
-                    yield self._converted(slots_of[request], request, decoded.index, pixels)
+                sizing, pixels = converted.popitem()
+                if (index, sizing) in slots_of:
+                    yield self._response(slots_of[index, sizing], decoded.index, pixels, note)
                 del pixels
             if not missing:
                 return
         raise VideoError(f"{self._source.name} changed while it was read.")
 
-    def _converted(
-        self, slots: list[int], request: FrameRequest, index: int, pixels: Pixels
+    def _response(
+        self, slots: list[int], index: int, pixels: Pixels, note: str
     ) -> tuple[Header, memoryview]:
         (height, width), rgb = pixels.shape[:2], pixels.data.cast("B")
         header: Header = {
@@ -332,7 +336,7 @@ class ClipDecoder:
             "height": height,
             # A hash of the pixels: wrong timestamps change an index, and damaged frames vary.
             "key": f"{hashlib.blake2b(rgb, digest_size=16).hexdigest()}:{width}x{height}",
-            "note": self._recount if index == request.index else "nearest decodable neighbour",
+            "note": note,
         }
         return header, rgb
 
@@ -356,3 +360,44 @@ class ClipDecoder:
             notes=health_notes(facts),
             drawn=self._timeline.drawn,
         )
+
+
+def main(handle: int) -> None:
+    """Serve one clip over the connection with the descriptor `handle`."""
+    av.logging.set_level(av.logging.PANIC)
+    cv2.setNumThreads(1)
+    parent, requests = connect_to_parent(handle)
+    decoder, name = None, ""
+    while True:
+        request = requests.get()
+        name = name or shown_name(Path(request["path"]))
+        try:
+            if decoder is None:
+                decoder = _open(parent, request, name)
+            else:
+                decoder.budget.restart()
+                for frame, rgb in decoder.read(request["slots"]):
+                    respond(parent, {"frame": frame, "done": False}, rgb)
+                    del rgb  # frees the pixels before the next frame is decoded
+        except VideoError as error:
+            respond(parent, {"error": str(error), "died": False})
+        except Exception as error:  # noqa: BLE001 - any error of a hostile file is one sentence
+            # Decoders raise many kinds of errors when memory runs out.
+            full = isinstance(error, MemoryError) or near_memory_limit()
+            cause = f"cannot be decoded ({type(error).__name__})"
+            cause = "needs more memory to decode than a video may take" if full else cause
+            respond(parent, {"error": f"{name} {cause}.", "died": full})
+        else:
+            info, read_mode = asdict(decoder.info), decoder.read_mode
+            respond(parent, {"info": info, "read_mode": read_mode, "done": True})
+
+
+def _open(parent: Connection, request: Header, name: str) -> ClipDecoder:
+    limits, sent = Limits(**request["limits"]), request["plan"]
+    confine_process(limits)
+    sizings = Sizing(**sent["opening"]), Sizing(**sent["later"])
+    first = tuple(FrameRef(**ref) for ref in sent["first"])
+    plan = FramePlan(Grid(**sent["grid"]), *sizings, first)
+    progress = OpeningProgress(lambda share: respond(parent, {"share": share, "done": False}))
+    path, side, budget = Path(request["path"]), Side(request["side"]), CpuBudget(name, limits)
+    return ClipDecoder(path, side, plan, request["read_mode"], budget, progress)

@@ -83,6 +83,7 @@ class VideoSource:
             self._complaints.update(name for _, name, _ in errors)
         # Read once, because PyAV would read freed memory after the container is closed.
         self.format: str = self.container.format.name
+        self.kind = self.format.split(",")[0]
         self.codec: str = self.stream.codec_context.codec.canonical_name
         self.video_streams = len(_video_streams(self.container))
         # The mark of Matroska; MP4 marks each packet instead.
@@ -94,9 +95,8 @@ class VideoSource:
         self.read_seconds = 0.0  # end of the last packet that `packets` has read
         self.damaged = self.broken_off = False  # known after `packets` has ended
         self.time_base = _fraction(self.stream.time_base) or Fraction(0)
-        self._kind = self.format.split(",")[0]
-        self.one_duration = self._kind in _ONE_DURATION
-        self.tells_durations = self._kind in _TELL_DURATIONS
+        self.one_duration = self.kind in _ONE_DURATION
+        self.tells_durations = self.kind in _TELL_DURATIONS
         self.header_seconds = self._header_seconds()
         # For missing times or durations
         stream = self.stream
@@ -112,7 +112,7 @@ class VideoSource:
             raise VideoError(f"{self.name} is too large: {width} x {height} pixels. {allowed}")
 
         # An MP4 may have its header at its end
-        at = max(0, self._bytes - (1 << 24)) if self._kind == "mov" else self._bytes
+        at = max(0, self._bytes - (1 << 24)) if self.kind == "mov" else self._bytes
         header = self._bytes_at(0, 1 << 20) + self._bytes_at(at, 1 << 24)
         found = re.search(_DOLBY_VISION, header)
         self.dolby_vision = found[1][0] >> 1 if found else 0  # profile that the header names
@@ -174,9 +174,9 @@ class VideoSource:
     def _header_seconds(self) -> float:
         """Return the end by the header, 0 if only estimated."""
         stream = self.stream
-        if self._kind in ("avi", "ivf"):
+        if self.kind in ("avi", "ivf"):
             return float(self.header_frames * self.time_base)
-        if self._kind in ("mov", "mxf"):
+        if self.kind in ("mov", "mxf"):
             return float((stream.duration or 0) * self.time_base)
         # If the stream has a duration, too, FFmpeg has estimated both.
         announced = self.one_duration and stream.duration is None
@@ -188,28 +188,28 @@ class VideoSource:
         Covers formats whose demuxers do not tell. The last packet is from `start` to `end`.
         """
         rest = self._bytes - end
-        if self._kind == "ogg":
+        if self.kind == "ogg":
             # Enough for the last page
             tail = self._bytes_at(max(0, self._bytes - (1 << 17)), 1 << 17)
             page = tail.rpartition(b"OggS")[2]
             lengths = page[23 : 23 + page[22]] if len(page) > 22 else b""
             # Flag 4 marks the last page of a stream.
             return len(page) < 23 + len(lengths) + sum(lengths) or not page[1] & 4
-        if self._kind == "mov":
+        if self.kind == "mov":
             # In a complete file, nothing large follows the last fragment.
             return not self.stream.frames and 4 * rest > self._bytes
-        if self._kind == "mpegts":  # Of packets of one length, each with a mark
+        if self.kind == "mpegts":  # Of packets of one length, each with a mark
             for length, mark in ((188, 0), (192, 4), (204, 0)):
                 if self._bytes_at(mark, 1) == self._bytes_at(mark + length, 1) == b"G":
                     part = self._bytes % length
                     return part > mark and self._bytes_at(self._bytes - part + mark, 1) == b"G"
             return False
         # What follows a whole file is no part of it
-        if self._kind == "yuv4mpegpipe":  # The header of a picture is not part of its packet
+        if self.kind == "yuv4mpegpipe":  # The header of a picture is not part of its packet
             return rest > 80 and self._bytes_at(end, 5) == b"FRAME"
-        if self._kind == "apng":
+        if self.kind == "apng":
             return self._bytes_at(end + 4, 4) != b"IEND"
-        return self._kind == "gif" and not _ends_gif(self._bytes_at(start, 1 << 26))
+        return self.kind == "gif" and not _ends_gif(self._bytes_at(start, 1 << 26))
 
     def _declared_crop(self, header: bytes) -> tuple[int, ...]:
         """Return the columns and rows to remove: left, top, right, bottom.
@@ -218,12 +218,12 @@ class VideoSource:
         """
         width, height = self.size
         crop: tuple[int, ...] = (0, 0, 0, 0)
-        if self._kind == "matroska":
+        if self.kind == "matroska":
             tracks = header.rpartition(b"\x16\x54\xae\x6b")[2]
             tracks = tracks.partition(b"\x1f\x43\xb6\x75")[0]  # up to the first cluster
             sides = {side[0]: value[1:] for side, value in _MATROSKA_CROP.findall(tracks)}
             crop = tuple(int.from_bytes(sides.get(side, b"")) for side in b"\xcc\xbb\xdd\xaa")
-        elif self._kind == "mov" and (aperture := _APERTURE.search(header)) is not None:
+        elif self.kind == "mov" and (aperture := _APERTURE.search(header)) is not None:
             parts = struct.unpack(">IIIIiIiI", aperture[1])
             if all(parts[1::2]):
                 across, down, x, y = (Fraction(*parts[at : at + 2]) for at in (0, 2, 4, 6))

@@ -1,17 +1,19 @@
 """The worker process that makes a browser copy.
 
-It remuxes the file if possible and encodes it otherwise.
+It makes none if browsers play the file, remuxes it if possible and encodes it otherwise.
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
+import re
 from collections import deque
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import av
 import cv2
@@ -23,14 +25,98 @@ from av.video.reformatter import ColorRange, Colorspace
 from av.video.stream import VideoStream
 
 from vrthinker_core.errors import VideoError
-from vrthinker_core.video.browser_copies import check_browser_support
 from vrthinker_core.video.container import VideoSource
 from vrthinker_core.video.convert import FrameConverter
 from vrthinker_core.video.decode import DecodeStats, read_all
 from vrthinker_core.video.files import open_local, shown_name
 from vrthinker_core.video.limits import CpuBudget, Limits, confine_process, near_memory_limit
-from vrthinker_core.video.timeline import FrameTimes, Timeline
-from vrthinker_core.video.worker_io import connect_to_parent, respond
+from vrthinker_core.video.process import connect_to_parent, respond
+from vrthinker_core.video.timeline import FrameTimes, Timeline, read_timeline
+
+_VIDEO_CODECS = {"mp4": ("h264", "vp9", "av1"), "webm": ("vp8", "vp9", "av1")}
+
+
+def _check_browser_support(
+    source: VideoSource, path: Path
+) -> tuple[bool, tuple[int, ...], Timeline]:
+    """Return (whether browsers play a source, timestamps to remux it, its timeline).
+
+    The timestamps are of the packets in stored order, in units of the stream's time base; () if the
+    packets cannot be copied into an MP4 without decoding. Reads all packets and leaves the source
+    at its end. Raises `VideoError`.
+    """
+    header, container = source.container, source.kind
+    if container == "mov":
+        # Safari plays files of the brand "qt  "; other browsers do only sometimes.
+        quicktime = header.metadata.get("major_brand", "qt").strip() == "qt"
+        container = "mov" if quicktime else "mp4"
+    elif container == "matroska":
+        with path.open("rb") as file:
+            webm = rb"\x42\x82[\x40-\xff]?[\x80-\xff]?\x00*webm"
+            container = "webm" if re.search(webm, file.read(64)) else "matroska"
+    contexts = [stream.codec_context for stream in header.streams.audio]
+    heard = ("aac", "mp3", "opus", "vorbis", "flac")
+    suffixes = {".mp4": "mp4", ".m4v": "mp4", ".webm": "webm"}
+    plain_header = (
+        source.codec in _VIDEO_CODECS.get(container, ())
+        and all(context is None or context.name in heard for context in contexts)
+        and len(header.streams.video) == 1
+        # Browsers seek badly in fragmented MP4 (no frames in its table) and WebM without a length.
+        and bool(header.duration)
+        and (container != "mp4" or source.header_frames > 0)
+        # Audio may start earlier: its codec's priming, which no browser plays
+        and (header.start_time is None or -0.1 * av.time_base <= header.start_time <= 0)
+        and suffixes.get(path.suffix.lower()) == container
+        and not source.transparent
+    )
+    remuxable = (
+        source.stream.codec_context.pix_fmt in ("yuv420p", "yuvj420p")
+        and not any(source.crop)  # Not all browsers cut a picture
+        # In these containers, packets have the timestamps of their frames.
+        and container in ("mp4", "webm", "mov", "matroska")
+    )
+    timeline, times = _packet_times(source)
+    times = times if remuxable else ()
+    playable = plain_header and bool(times) and min(times) == 0
+    return playable, times if source.codec in _VIDEO_CODECS["mp4"] else (), timeline
+
+
+def _packet_times(source: VideoSource) -> tuple[Timeline, tuple[int, ...]]:
+    """Return the timeline, and the packet timestamps in stored order.
+
+    If a timestamp or a packet is unusable, the second is ().
+    Unusable: a packet is damaged or hidden, an H.264 key frame is no IDR, a timestamp is wrong.
+    """
+    times: list[int | None] = []
+    extra = source.stream.codec_context.extradata or b""
+    sized = source.codec == "h264" and len(extra) > 4 and extra[0] == 1
+    length_bytes = (extra[4] & 3) + 1 if sized else 0
+
+    def look(packet: Packet[Any]) -> None:
+        key = packet.is_keyframe
+        odd = packet.is_discard or packet.is_corrupt or not (times or key)
+        odd = odd or (sized and key and not _holds_idr(bytes(packet), length_bytes))
+        times.append(None if odd else packet.pts)
+
+    timeline = read_timeline(source, look)
+    usable = [each for each in times if each is not None]
+    wrong = source.broken_off or timeline.frame_times(sorted(usable), source).estimated
+    return timeline, () if wrong or len(set(usable)) < len(times) else tuple(usable)
+
+
+def _holds_idr(packet: bytes, length_bytes: int) -> bool:
+    """Return whether an H.264 packet holds an IDR picture.
+
+    In the packet, each NAL unit follows its length in `length_bytes` bytes. Chromium stops playing
+    for good after a seek to a key frame without an IDR picture (open GOP, intra refresh).
+    """
+    offset = 0
+    while offset + length_bytes < len(packet):
+        if packet[offset + length_bytes] & 31 == 5:
+            return True
+        offset += length_bytes + int.from_bytes(packet[offset : offset + length_bytes], "big")
+    return False
+
 
 MAX_SIDE = 1280
 """Most pixels of the longer side of a copy."""
@@ -41,19 +127,6 @@ _OPTIONS = {"preset": "veryfast", "crf": "20", "bf": "0", "g": "12", "threads": 
 
 class UnusableTimestamps(Exception):
     """Missing or wrong timestamps from the decoder."""
-
-
-def encode(source: VideoSource, timeline: Timeline) -> io.BytesIO:
-    """Return the copy as an MP4.
-
-    If a timestamp is unusable, decodes once more to find the times of all frames first.
-    Raises `VideoError`.
-    """
-    with contextlib.suppress(UnusableTimestamps):
-        return _encode(source, timeline, None)
-    stats = DecodeStats()
-    deque(read_all(source, stats), maxlen=0)
-    return _encode(source, timeline, timeline.frame_times(stats.pts, source))
 
 
 def _encode(source: VideoSource, timeline: Timeline, times: FrameTimes | None) -> io.BytesIO:
@@ -189,12 +262,17 @@ def main(handle: int) -> None:
 
 
 def _make_copy(path: Path, limits: Limits, budget: CpuBudget) -> io.BytesIO:
+    """Return the copy as an MP4, empty if browsers play the file."""
     confine_process(limits)
     with open_local(path) as file:
         source = VideoSource(file, budget)
-        playable, times, timeline = check_browser_support(source, path)
+        playable, times, timeline = _check_browser_support(source, path)
         if playable:
             return io.BytesIO()
         if times and (copy := remux(source, times, timeline)) is not None:
             return copy
-        return encode(source, timeline)
+        with contextlib.suppress(UnusableTimestamps):
+            return _encode(source, timeline, None)
+        stats = DecodeStats()  # of a decode that finds the times of all frames first
+        deque(read_all(source, stats), maxlen=0)
+        return _encode(source, timeline, timeline.frame_times(stats.pts, source))

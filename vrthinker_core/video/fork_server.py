@@ -18,7 +18,7 @@ import signal
 import socket
 from multiprocessing.connection import Connection, wait
 
-from vrthinker_core.video import clip_worker as worker
+from vrthinker_core.video import clip_decoder
 
 _CONNECTION = 3  # a worker's only descriptor besides the standard ones (null device)
 
@@ -81,7 +81,7 @@ class ForkServer:
                 os.setsid()
                 os.dup2(connection, _CONNECTION)
                 os.closerange(_CONNECTION + 1, max(os.sysconf("SC_OPEN_MAX"), 1 << 16))
-                worker.main(_CONNECTION)
+                clip_decoder.main(_CONNECTION)
             finally:
                 os._exit(1)
         os.close(connection)

@@ -135,7 +135,7 @@ def _colours(facts: ClipFacts) -> Iterator[str]:
 
 def _slots(facts: ClipFacts) -> Iterator[str]:
     slots, frames = facts.plan.grid.slots, facts.frames
-    uses = Counter(facts.plan.grid.index(slot, frames) for slot in range(slots))
+    uses = Counter(facts.plan.grid.indices(frames))
     counted = f"This clip has {count(frames, 'frame')}; the judge counts {slots}"
     if max(uses.values()) > 1:
         yield f"{counted}, so neighbours can be the same picture."
@@ -148,7 +148,7 @@ def _stretches(facts: ClipFacts) -> Iterator[str]:
         stretches = "black or still stretches were not looked for"
         yield f"The clip is long and is read piece by piece: {stretches}."
         return
-    seen = sorted(facts.samples.keys() & facts.plan.frame_indices(facts.frames))
+    seen = sorted(facts.samples.keys() & {*facts.plan.grid.indices(facts.frames)})
     samples = [facts.samples[index] for index in seen]
     black = list(_equal_runs(samples, lambda first, sample: _is_black(first) and _is_black(sample)))
     still = [

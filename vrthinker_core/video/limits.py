@@ -30,9 +30,6 @@ class Limits:
     pixels: int = 40_000_000  # Pixels per frame that a header may declare (8K is 33 million)
 
 
-DEFAULT = Limits()
-
-
 class CpuBudget:
     """Processor time left for the current request, checked while decoding."""
 

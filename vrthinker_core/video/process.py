@@ -1,24 +1,86 @@
-"""The parent's handle of a worker process: start, watch and end it."""
+"""Worker processes: how they start, what they send, how they end.
+
+A message is a JSON header and raw bytes, through a `multiprocessing.connection.Connection`.
+`Connection.recv` is never used, because it unpickles: a process that decodes hostile files must not
+make its parent run code.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import queue
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
+from multiprocessing import connection
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from typing import Any
 
 from vrthinker_core.errors import DecoderDied, VideoError
+from vrthinker_core.system import cpu_count
 from vrthinker_core.video.limits import Limits
-from vrthinker_core.video.worker_io import Header, receive_message, send_message
 
-CLIP_WORKER = "vrthinker_core.video.clip_worker"  # the module that serves one clip
+Header = dict[str, Any]
+
+
+def send_message(receiver: Connection, header: Header, payload: bytes | memoryview = b"") -> None:
+    """Send one message; raises `OSError` if the other end is closed."""
+    receiver.send_bytes(json.dumps(header).encode())
+    receiver.send_bytes(payload)  # type: ignore[arg-type, unused-ignore]
+
+
+def receive_message(sender: Connection) -> tuple[Header, bytes]:
+    """Return the next message as (header, payload).
+
+    Raises `EOFError` if the other end is closed or sends anything but a message.
+    """
+    try:
+        header = json.loads(sender.recv_bytes(1 << 22))
+        payload = sender.recv_bytes(1 << 29)
+    except (OSError, ValueError, RecursionError) as error:
+        raise EOFError from error
+    if not isinstance(header, dict):
+        raise EOFError
+    return header, payload
+
+
+def connect_to_parent(handle: int) -> tuple[Connection, queue.SimpleQueue[Header]]:
+    """Return the inherited connection with the descriptor `handle`, and the parent's requests.
+
+    If the parent dies or closes the connection, this process ends, even while it decodes.
+    """
+    if sys.platform == "win32":
+        parent = connection.PipeConnection(handle)
+    else:
+        parent = Connection(handle)
+    requests: queue.SimpleQueue[Header] = queue.SimpleQueue()
+
+    def listen() -> None:
+        while True:
+            try:
+                requests.put(receive_message(parent)[0])
+            except EOFError:
+                os._exit(0)
+
+    threading.Thread(target=listen, daemon=True).start()
+    return parent, requests
+
+
+def respond(parent: Connection, header: Header, payload: bytes | memoryview = b"") -> None:
+    """Send one message; end this process if the parent is gone."""
+    try:
+        send_message(parent, header, payload)
+    except OSError:
+        os._exit(0)
+
 
 # The process must run this very package, in place or installed. The package's folder must not stay
 # on the path: `-m` with PYTHONPATH would put site-packages before the standard library, and an old
@@ -65,23 +127,23 @@ def start_module(module: str, handle: int) -> subprocess.Popen[bytes]:
     )
 
 
-def start_worker(module: str) -> Worker:
-    """Start a worker in a new process."""
+def start_worker(module: str = "vrthinker_core.video.clip_decoder") -> Worker:
+    """Start a worker in a new process; default: one that serves a clip."""
     ours, theirs = Pipe()
     with theirs:
         return Worker(start_module(module, theirs.fileno()), ours)
 
 
 class ForkedProcess:
-    """A child of the fork server, with the `Popen` methods for `Worker`."""
+    """A child of the fork server, with the `Popen` methods for `Worker`.
 
-    def __init__(self, pid: int, status: Connection) -> None:
-        """Watch the process `pid` through its `status` connection.
+    The fork server sends the process id, then the exit code over `status`. When our end closes, the
+    server kills and reaps the process.
+    """
 
-        The fork server sends the exit code over `status`. When our end closes, the server kills and
-        reaps the process.
-        """
-        self.pid = pid
+    def __init__(self, status: Connection) -> None:
+        """Wait for the process id; raises `EOFError`, `OSError` if the server is gone."""
+        self.pid = int(status.recv_bytes(16))
         self._status = status
         self._code: int | None = None
         self._lock = threading.Lock()
@@ -100,7 +162,7 @@ class ForkedProcess:
                 try:
                     if not self._status.poll(timeout):
                         raise subprocess.TimeoutExpired("a worker process", timeout or 0)
-                    self._code = receive_number(self._status)
+                    self._code = int(self._status.recv_bytes(16))
                 except (OSError, EOFError):
                     self._code = -signal.SIGKILL  # the fork server itself was killed
                 self._status.close()
@@ -112,11 +174,6 @@ class ForkedProcess:
             if self._code is None:
                 self._code = -signal.SIGKILL
                 self._status.close()
-
-
-def receive_number(status: Connection) -> int:
-    """Receive a number; raises `EOFError`, `OSError` if the server is gone."""
-    return int(status.recv_bytes(16))
 
 
 class Worker:
@@ -193,3 +250,105 @@ class Worker:
             self.process.release()
         else:
             self.process.wait()
+
+
+class DecoderPool(contextlib.AbstractContextManager["DecoderPool"]):
+    """Starter of worker processes for any number of clips.
+
+    Thread-safe. Close it, or use it in a `with` statement.
+
+    The forking process (Linux only) never opens a file. Every clip has a process, memory and limits
+    of its own. In a fork of the owner, and if forking is impossible, every worker is a fresh
+    process.
+    """
+
+    def __init__(self, max_opening: int | None = None) -> None:
+        """Limit clips opening at once; default: processors, at least 2."""
+        self._owner = os.getpid()
+        self._lock = threading.Lock()
+        self._opening_slots = threading.BoundedSemaphore(max_opening or max(2, cpu_count()))
+        self._server: _ForkServer | None = None
+        self._closed = False
+
+    def preload(self) -> None:
+        """Load the decoders in the background, so the first clip opens fast."""
+        if self._can_fork:
+            with self._lock:
+                self._running_server()
+
+    @contextlib.contextmanager
+    def opening_slot(self, given_up: Callable[[], bool] = lambda: False) -> Iterator[None]:
+        """Wait for a slot to open clips; free it after the block.
+
+        Opening decodes. If many clips opened at once, none would be ready sooner, and the server
+        would have no time to answer anybody. A fork of the owner opens the clips of one comparison
+        and does not wait.
+
+        Raises `VideoError` if `given_up` returns True during the wait.
+        """
+        if os.getpid() != self._owner:
+            yield
+            return
+        while not self._opening_slots.acquire(timeout=0.1):
+            if given_up():
+                raise VideoError("The video was closed before there was room to open it.")
+        try:
+            yield
+        finally:
+            self._opening_slots.release()
+
+    def start_worker(self) -> Worker:
+        """Start a process that serves one clip."""
+        if self._can_fork:
+            ours, theirs = Pipe()
+            status, reports = Pipe()
+            with contextlib.suppress(OSError, EOFError):
+                with theirs, reports, self._lock:
+                    ends = [theirs.fileno(), reports.fileno()]
+                    socket.send_fds(self._running_server().control, [b"f"], ends)
+                if status.poll(30.0):  # Else a fresh process is started
+                    return Worker(ForkedProcess(status), ours)
+        return start_worker()
+
+    def close(self) -> None:
+        """End the fork server and every worker that it has forked."""
+        self._closed = True
+        with self._lock:
+            if self._server is not None:
+                self._server.stop()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def _can_fork(self) -> bool:
+        return sys.platform == "linux" and os.getpid() == self._owner and not self._closed
+
+    def _running_server(self) -> _ForkServer:
+        server = self._server
+        if server is None or server.process.poll() is not None:
+            server = self._server = _ForkServer()
+        return server
+
+
+class _ForkServer:
+    """The owner's handle of a fork server, which stops when collected."""
+
+    def __init__(self) -> None:
+        self.control, theirs = socket.socketpair()
+        with theirs, contextlib.ExitStack() as on_error:
+            on_error.enter_context(self.control)
+            self.process = start_module("vrthinker_core.video.fork_server", theirs.fileno())
+            on_error.pop_all()
+        self.stop = weakref.finalize(self, _stop_server, self.process, self.control, os.getpid())
+
+
+def _stop_server(process: subprocess.Popen[bytes], control: socket.socket, owner: int) -> None:
+    """Stop the server; in the owner's forks, only close the socket."""
+    control.close()
+    if os.getpid() != owner:
+        return
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(2.0)  # Until it has ended its workers and itself
+    process.kill()
+    process.wait()

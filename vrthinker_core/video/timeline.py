@@ -139,7 +139,7 @@ def read_timeline(source: VideoSource, look: Callable[[Packet[Any]], None]) -> T
     # Here packets have the timestamps of their frames, and decoding can start at a key frame.
     # MPEG-TS, AVI, raw streams and the like number frames only while decoding. VP8 stores frames
     # that are never shown.
-    reliable = source.format.split(",")[0] in ("mov", "matroska")
+    reliable = source.kind in ("mov", "matroska")
     reliable = reliable and source.codec in ("h264", "hevc", "vp9", "av1") and not source.encrypted
     seekable = complete and reliable and len(keys) > 0 and len(shown) == stored > 0
     rate, missing = float(source.rate), source.header_seconds

@@ -18,10 +18,10 @@ from vrthinker_core.backends.transformers_local import LocalConversation, Transf
 from vrthinker_core.deliberation import Deliberation
 from vrthinker_core.protocols import PromptProtocol, make_protocol, with_defaults
 from vrthinker_core.types import Frame, FrameRef, Settings, VideoPair
-from vrthinker_core.types.frames import FrameLayout, FrameSource
+from vrthinker_core.types.frames import FrameSource
 from vrthinker_core.types.messages import Cancelled, Completion, Message, Sampling
 from vrthinker_core.video import DecoderPool
-from vrthinker_core.video.clip_pair import PairOpening, frame_source
+from vrthinker_core.video.clip import PairOpening, frame_source
 
 
 class ForcedConversation(LocalConversation):
@@ -104,12 +104,9 @@ class OurLoop:
         self._stack.close()
 
     def _open(self, pair: VideoPair, protocol: PromptProtocol) -> FrameSource:
-        layout = FrameLayout(
-            protocol.grid, protocol.sizing(True), protocol.sizing(False), protocol.opening_refs
-        )
         decoders = self._stack.enter_context(DecoderPool())
         with ThreadPoolExecutor(2) as pool:
-            opening = PairOpening(pair, layout, decoders, pool)
+            opening = PairOpening(pair, protocol.frame_plan, decoders, pool)
             self._stack.callback(opening.close)
             first, second, error = opening.clips()
         if first is None or second is None:

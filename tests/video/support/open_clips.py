@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from vrthinker_core.types import Frame, Side
+from vrthinker_core.types import Frame, FrameRef, Side
 from vrthinker_core.types.frames import Grid, Sizing
-from vrthinker_core.video import Clip, ClipOpening, DecoderPool, FramePlan
+from vrthinker_core.video import Clip, DecoderPool, FramePlan
 
 PAIRED = Grid(128, "floor")
 CONCAT = Grid(48, "even")
@@ -36,8 +36,9 @@ def opened(
 ) -> Clip:
     """An open clip of side 1; `later` is `opening` unless given. `decoders=None` starts a fresh process for it."""
     rest.setdefault("decoders", decoder_pool())
-    plan = FramePlan(grid, opening, rest.pop("later", opening), frozenset(first))
-    return ClipOpening(path, rest.pop("side", Side.FIRST), plan, **rest).open()
+    side, later = rest.pop("side", Side.FIRST), rest.pop("later", opening)
+    plan = FramePlan(grid, opening, later, tuple(FrameRef(slot, side) for slot in first))
+    return Clip(path, side, plan, **rest).open()
 
 
 def pixels(frame: Frame) -> np.ndarray[Any, np.dtype[np.uint8]]:
