@@ -10,7 +10,6 @@ import os
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,9 +58,8 @@ def scrubbed() -> None:
 def shared_decoder_pool() -> Iterator[DecoderPool]:
     """Runs that bring no pool of their own share this one: a fork server costs more than a short run."""
     with DecoderPool() as pool, pytest.MonkeyPatch.context() as patch:
-        for name in ("comparison", "judge"):
-            module = import_module(f"vrthinker_core.{name}")  # `judge` is a function, too
-            patch.setattr(module, "DecoderPool", lambda: nullcontext(pool))
+        for module in ("comparison", "runner"):
+            patch.setattr(f"vrthinker_core.{module}.DecoderPool", lambda: nullcontext(pool))
         yield pool
 
 

@@ -20,7 +20,7 @@ from tests.test_judge import ANSWER, CALL
 from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.backends.base import GenerationRequest, StreamItem
 from vrthinker_core.errors import BackendFailed, BadInput
-from vrthinker_core.judge import judge, judge_many
+from vrthinker_core.runner import judge, judge_many
 from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.types.events import Event, Finished, StopReason, TextArrived, TurnEnded
 from vrthinker_core.types.messages import Message

@@ -17,7 +17,7 @@ from tests.test_judge import ANSWER, CALL
 from tests.test_traces import changed
 from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.errors import BackendFailed, TraceError
-from vrthinker_core.judge import judge, judge_many
+from vrthinker_core.runner import judge, judge_many
 from vrthinker_core.traces import from_json, load
 from vrthinker_core.types import Settings, Side, StopReason, VideoPair
 from vrthinker_core.types.events import Event, Finished, Swapped, TextArrived, TurnEnded

@@ -16,7 +16,7 @@ from vrthinker_core import branch_plan
 from vrthinker_core.backends import ScriptedBackend, open_backend
 from vrthinker_core.branch_plan import Changes, plan_branch
 from vrthinker_core.errors import BadInput
-from vrthinker_core.judge import judge, judge_branch
+from vrthinker_core.runner import judge, judge_branch
 from vrthinker_core.traces import from_json, load, to_json
 from vrthinker_core.types import Settings, StopReason, Trace, Turn, VideoPair
 from vrthinker_core.types.events import Event, Started, add_event

@@ -10,7 +10,7 @@ import pytest
 
 from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.errors import BackendFailed
-from vrthinker_core.judge import judge
+from vrthinker_core.runner import judge
 from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.types.events import Finished, StopReason, Turn, TurnEnded
 

@@ -17,7 +17,7 @@ from tests.test_judge import ANSWER, CALL
 from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.branch_plan import plan_branch
 from vrthinker_core.errors import JudgeError
-from vrthinker_core.judge import judge, judge_branch
+from vrthinker_core.runner import judge, judge_branch
 from vrthinker_core.traces import load, to_json
 from vrthinker_core.types import StopReason, VideoPair
 

@@ -20,10 +20,10 @@ from vrthinker_core.backends import NANO, ScriptedBackend
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.commands.terminal import ConsoleRenderer
 from vrthinker_core.errors import TraceError
-from vrthinker_core.judge import judge
 from vrthinker_core.protocols.parser import verdict_probabilities
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import ResultFile, read_results, result_of
+from vrthinker_core.runner import judge
 from vrthinker_core.traces import from_json, load, to_json
 from vrthinker_core.types import Dimension, Settings, VideoPair
 from vrthinker_core.types.events import Event, Trace

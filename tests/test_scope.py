@@ -21,9 +21,9 @@ from vrthinker_core.drawn.notes import asked_scene
 from vrthinker_core.drawn.world import FULL, SIMPLE, World, draw_facts
 from vrthinker_core.errors import CheckpointError
 from vrthinker_core.evaluation.reward import ComparedVideos
-from vrthinker_core.judge import compare, judge
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import result_of
+from vrthinker_core.runner import compare, judge
 from vrthinker_core.traces import load, to_json
 from vrthinker_core.types import Settings, StopReason, VideoPair
 from vrthinker_core.types.events import Finished

@@ -16,7 +16,7 @@ from tests.test_cli import compare
 from tests.test_judge import ANSWER, CALL
 from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.errors import JudgeError
-from vrthinker_core.judge import judge, judge_many
+from vrthinker_core.runner import judge, judge_many
 from vrthinker_core.traces import load
 from vrthinker_core.types import StopReason, VideoPair
 from vrthinker_core.types.events import Finished, FramesShown

@@ -4,9 +4,7 @@ A public name is imported when it is first used (PEP 562). A process that only d
 neither judge nor page nor models.
 """
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 from vrthinker_core.__about__ import __version__ as __version__
@@ -40,7 +38,7 @@ if TYPE_CHECKING:
         reward as reward,
         reward_many as reward_many,
     )
-    from vrthinker_core.judge import (
+    from vrthinker_core.runner import (
         compare as compare,
         judge as judge,
         judge_branch as judge_branch,
@@ -92,7 +90,7 @@ _PUBLIC = {
     "errors": "BadInput CheckpointError JudgeError TraceError VideoError VrThinkerError",
     "evaluation.job": "evaluate",
     "evaluation.reward": "ComparedVideos Reward areward areward_many reward reward_many",
-    "judge": "compare judge judge_branch judge_many",
+    "runner": "compare judge judge_branch judge_many",
     "traces": "load_trace",
     "training.trace_folder": "export",
     "types": "Dimension Frame Preference Run Settings Side Verdict VideoPair Vote",
@@ -104,17 +102,6 @@ _PUBLIC = {
 """The public names of each module."""
 
 _MODULES = {name: module for module, names in _PUBLIC.items() for name in names.split()}
-
-
-class _Package(ModuleType):
-    """A module whose `judge` stays the function when that module loads."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if not (name == "judge" and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
 
 if not TYPE_CHECKING:  # Else a type checker believes that every name exists
     __all__ = sorted(_MODULES)

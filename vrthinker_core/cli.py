@@ -46,10 +46,10 @@ from vrthinker_core.errors import (
     VrThinkerError,
     out_of_files,
 )
-from vrthinker_core.judge import judge as run_judge, judge_branch
 from vrthinker_core.protocols import make_protocol
 from vrthinker_core.protocols.parser import to_expected
 from vrthinker_core.protocols.prompts import check_prompt
+from vrthinker_core.runner import judge as run_judge, judge_branch
 from vrthinker_core.storage import atomic_path, os_errors
 from vrthinker_core.traces import check_trace_option, load
 from vrthinker_core.training.teaching import RowKind

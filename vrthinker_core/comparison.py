@@ -14,14 +14,14 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from vrthinker_core.backends.base import (
     Backend,
     Conversation,
     GenerationRequest,
+    Scope,
     StreamItem,
-    check_opened,
     not_cancelled,
 )
 from vrthinker_core.branch_plan import BranchPlan
@@ -85,6 +85,20 @@ def clips_of(source: FrameSource) -> Clips:
     """Return the `clips` of a source that can say what they are; None for an unknown one."""
     known: Clips = getattr(source, "clips", (None, None))
     return known
+
+
+def check_opened(backend: Backend) -> None:
+    """Raise `BadInput` for anything that is no opened judge."""
+    if isinstance(backend, str):
+        raise BadInput(
+            f"{backend!r} is only the name of a judge: open it first, with "
+            f"open_backend({backend!r})."
+        )
+    wanted = {"name": str, "protocols": tuple, "notes": tuple, "follows_instructions": bool}
+    wrong = [each for each in wanted if not isinstance(getattr(backend, each, None), wanted[each])]
+    wrong += [] if getattr(backend, "scope", None) in get_args(Scope) else ["scope"]
+    if wrong:
+        raise BadInput(f"{type(backend).__name__} is no Backend: wrong {' and '.join(wrong)}.")
 
 
 def complete(settings: Settings, backend: Backend) -> tuple[Settings, PromptProtocol]:

@@ -16,8 +16,8 @@ from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.backends.base import Backend, GenerationRequest, StreamItem, not_cancelled
 from vrthinker_core.backends.scripted import ScriptedConversation
 from vrthinker_core.comparison import Comparison
-from vrthinker_core.judge import judge, judge_many, run_events
 from vrthinker_core.protocols import Paired
+from vrthinker_core.runner import judge, judge_many, run_events
 from vrthinker_core.traces import load, storable
 from vrthinker_core.types import Settings, Trace, VideoPair
 from vrthinker_core.types.events import Event, Finished, JudgeEvent

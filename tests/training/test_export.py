@@ -22,9 +22,9 @@ from vrthinker_core import export
 from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.branch_plan import Changes, plan_branch
 from vrthinker_core.errors import BadInput, TraceError
-from vrthinker_core.judge import judge, judge_branch
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import RESULTS, TRACES, result_of, to_line
+from vrthinker_core.runner import judge, judge_branch
 from vrthinker_core.traces import load, to_json
 from vrthinker_core.training.config import CONFIG
 from vrthinker_core.training.export import CSV_COLUMNS, ROWS, examples, opening_text

@@ -15,9 +15,9 @@ from tests.training.tables import PAIRED, SAID, numbered_rows, write_table
 from vrthinker_core import ScriptedBackend
 from vrthinker_core.drawn.world import TRAINING_SEEDS
 from vrthinker_core.errors import VideoError
-from vrthinker_core.judge import judge
 from vrthinker_core.protocols.factory import frame_plans
 from vrthinker_core.results.open_dataset import read_dataset
+from vrthinker_core.runner import judge
 from vrthinker_core.training import pair_set as open_clips
 from vrthinker_core.training.data import open_pairs
 from vrthinker_core.training.pair_set import (

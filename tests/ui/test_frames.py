@@ -18,7 +18,7 @@ from tests.ui.support.api import files
 from tests.ui.support.inside import Inside, inside
 from tests.ui.support.saved_examples import ANSWER, ask
 from vrthinker_core.backends import ScriptedBackend
-from vrthinker_core.judge import judge
+from vrthinker_core.runner import judge
 from vrthinker_core.traces import load
 from vrthinker_core.types import Frame, FrameRef, Settings, Side, VideoPair
 from vrthinker_core.types.events import Trace

@@ -15,8 +15,8 @@ from tests.ui.support.handmade_runs import WHOLE, both_orders, pairs, started, t
 from tests.ui.support.saved_examples import ask
 from vrthinker_core import types
 from vrthinker_core.backends import ScriptedBackend
-from vrthinker_core.judge import judge
 from vrthinker_core.protocols import make_protocol
+from vrthinker_core.runner import judge
 from vrthinker_core.types import Preference, Reply, Side, StopReason, Trace
 from vrthinker_core.types.events import (
     Branch,

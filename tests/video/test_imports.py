@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-MODELS_AND_PAGE = ["torch", "transformers", "gradio", "pydantic", "vrthinker_core.judge"]
+MODELS_AND_PAGE = ["torch", "transformers", "gradio", "pydantic", "vrthinker_core.runner"]
 NOT_LOADED = {
-    "vrthinker_core": ["vrthinker_core.judge", "vrthinker_core.types", "vrthinker_core.video"],
+    "vrthinker_core": ["vrthinker_core.runner", "vrthinker_core.types", "vrthinker_core.video"],
     "vrthinker_core.video": ["av", "cv2", "numpy"],
     "vrthinker_core.video.fork_server": MODELS_AND_PAGE,
     "vrthinker_core.video.copy_worker": MODELS_AND_PAGE,
@@ -29,7 +29,7 @@ def test_what_an_import_does_not_load(imported: str) -> None:
     assert run(f"import sys, {imported}; print({loaded})") == "[]"
 
 
-@pytest.mark.parametrize("first", ["vrthinker_core", "vrthinker_core.judge"])
+@pytest.mark.parametrize("first", ["vrthinker_core", "vrthinker_core.runner"])
 def test_judge_is_the_function_whatever_was_imported_first(first: str) -> None:
     """The module of the same name is loaded with it."""
     code = "from vrthinker_core import judge; print(vrthinker_core.judge is judge, judge)"

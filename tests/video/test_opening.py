@@ -20,7 +20,7 @@ from tests.test_judge import ANSWER
 from tests.video.support.open_clips import FIRST, PAIRED, SQUARE, opened
 from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.errors import VideoError
-from vrthinker_core.judge import judge
+from vrthinker_core.runner import judge
 from vrthinker_core.traces import load
 from vrthinker_core.types import FrameRef, Settings, Side, VideoPair
 from vrthinker_core.types.events import Opening, Started, StopReason

@@ -4,7 +4,6 @@ import typing
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from vrthinker_core.errors import BadInput
 from vrthinker_core.protocols.segments import find_tags, mentioned_digits, to_narrow
 from vrthinker_core.types import ProtocolName
 from vrthinker_core.types.messages import Cancelled, Completion, LabelToken, Message, Sampling
@@ -141,20 +140,6 @@ class Backend(JudgeDescription, typing.Protocol):
 
     def open_conversation(self) -> Conversation:
         """Return a new conversation."""
-
-
-def check_opened(backend: Backend) -> None:
-    """Raise `BadInput` for anything that is no opened judge."""
-    if isinstance(backend, str):
-        raise BadInput(
-            f"{backend!r} is only the name of a judge: open it first, with "
-            f"open_backend({backend!r})."
-        )
-    wanted = {"name": str, "protocols": tuple, "notes": tuple, "follows_instructions": bool}
-    wrong = [each for each in wanted if not isinstance(getattr(backend, each, None), wanted[each])]
-    wrong += [] if getattr(backend, "scope", None) in typing.get_args(Scope) else ["scope"]
-    if wrong:
-        raise BadInput(f"{type(backend).__name__} is no Backend: wrong {' and '.join(wrong)}.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from vrthinker_core.backends.base import Backend, not_cancelled
-from vrthinker_core.judge import compare, judge_many
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import TRACES, PairResult, failed_result, result_of
+from vrthinker_core.runner import compare, judge_many
 from vrthinker_core.traces import NOT_SAVED
 from vrthinker_core.types import Settings, StopReason, Trace, VideoPair
 from vrthinker_core.types.events import Finished, Swapped, add_event, second_run_follows

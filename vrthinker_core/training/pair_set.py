@@ -18,9 +18,9 @@ from vrthinker_core.drawn.moving_scene import SceneRenderer
 from vrthinker_core.drawn.video_files import FRAME_RATE
 from vrthinker_core.drawn.world import TRAINING_SEEDS, DrawnPair, draw_pair
 from vrthinker_core.errors import BadInput, VideoError
-from vrthinker_core.judge import imap
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import pairs_digest
+from vrthinker_core.runner import imap
 from vrthinker_core.traces import load
 from vrthinker_core.training.filters import Outcome
 from vrthinker_core.training.outcome_file import read_outcomes

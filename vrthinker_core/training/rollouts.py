@@ -8,8 +8,8 @@ from typing import TypeVar
 from vrthinker_core.backends.base import Backend
 from vrthinker_core.comparison import Comparison
 from vrthinker_core.errors import ContextFull, VideoError
-from vrthinker_core.judge import run_many
 from vrthinker_core.protocols.factory import chosen_protocol
+from vrthinker_core.runner import run_many
 from vrthinker_core.types import ProtocolName, Run, Settings, Verdict, VideoPair
 from vrthinker_core.types.events import Finished
 from vrthinker_core.types.frames import FrameSource

@@ -24,7 +24,7 @@ from vrthinker_core.errors import (
     CheckpointError,
     VrThinkerError,
 )
-from vrthinker_core.judge import judge, judge_branch
+from vrthinker_core.runner import judge, judge_branch
 from vrthinker_core.traces import NOT_SAVED
 from vrthinker_core.types.events import Finished, JudgeEvent, StopReason, Swapped
 from vrthinker_core.ui import words

@@ -17,7 +17,7 @@ def make_thumbnail(frame: Frame, number: str) -> Thumbnail:
     """
     from PIL import Image
 
-    picture = frame.image
+    picture = Image.frombytes("RGB", (frame.width, frame.height), frame.rgb)
     scale = min(THUMBNAIL_HEIGHT / picture.height, MAX_SIDE / picture.width)
     if scale < 1:
         size = max(1, round(picture.width * scale)), max(1, round(picture.height * scale))

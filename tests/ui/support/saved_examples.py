@@ -8,7 +8,7 @@ import numpy as np
 from tests.support.small_clips import write_clip
 from tests.video.support.write_clips import write
 from vrthinker_core.backends import ScriptedBackend
-from vrthinker_core.judge import judge
+from vrthinker_core.runner import judge
 from vrthinker_core.types import ProtocolName, Settings, VideoPair
 
 PROMPT = "A white block glides to the right."
