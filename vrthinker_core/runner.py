@@ -24,7 +24,7 @@ from vrthinker_core.comparison import Comparison, complete
 from vrthinker_core.errors import BadInput, judge_failure
 from vrthinker_core.system import cpu_count
 from vrthinker_core.types import Settings, Trace, VideoPair
-from vrthinker_core.types.events import JudgeEvent
+from vrthinker_core.types.events import JudgeEvent, add_event
 from vrthinker_core.types.messages import Cancelled
 from vrthinker_core.video import DecoderPool
 
@@ -178,6 +178,16 @@ def judge_many(
     return events()
 
 
+def whole_traces(events: Iterable[tuple[int, JudgeEvent]]) -> Iterator[tuple[int, Trace]]:
+    """Yield (position, trace) of each pair of `judge_many` that is over."""
+    traces: dict[int, Trace | None] = {}
+    for position, event in events:
+        traces[position] = trace = add_event(traces.get(position), event)
+        if trace is not None and trace.over:
+            del traces[position]
+            yield position, trace
+
+
 def run_many(
     comparisons: Iterable[Comparison], backend: Backend, live: int
 ) -> Generator[tuple[int, JudgeEvent], None, None]:
@@ -290,9 +300,9 @@ def _generate(
     """
     left = dict(rows)
     requests = [row.request for row in rows.values() if row.request is not None]
-    for number, item in _stream_batch(requests, backend, range(len(rows))):
-        position = list(rows)[number]
-        if (row := left.get(position)) is not None:
+    positions = list(rows)
+    for number, item in _stream_batch(requests, backend):
+        if (row := left.get(position := positions[number])) is not None:
             if (event := row.add(item)) is not None:
                 yield position, event
             if row.reply is not None and row.reply.ended:
@@ -305,13 +315,13 @@ def _generate(
 
 
 def _stream_batch(
-    requests: Sequence[GenerationRequest], backend: BatchBackend, numbers: Iterable[int]
+    requests: Sequence[GenerationRequest], backend: BatchBackend
 ) -> Iterator[tuple[int, StreamItem]]:
     """Stream all replies; yield an exception as the last item of each that still waits."""
     try:
         yield from backend.stream_batch(requests)
     except Exception as error:  # noqa: BLE001 - every row that still waits says what happened
-        for number in numbers:
+        for number in range(len(requests)):
             yield number, judge_failure(error)
 
 

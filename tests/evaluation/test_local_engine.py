@@ -16,12 +16,12 @@ from tests.evaluation.support.scripted_runs import answer, scripted_judge, write
 from tests.support.decoders import decoders
 from tests.support.drawn_pairs import drawn_pairs
 from tests.support.engines import BatchScript
-from vrthinker_core.backends import ScriptedBackend
+from vrthinker_core.backends import Backend, ScriptedBackend
 from vrthinker_core.drawn.teacher import play_teacher
 from vrthinker_core.drawn.video_files import pair_of
 from vrthinker_core.errors import BackendRefused, ServerUnavailable
 from vrthinker_core.evaluation.job import judge_rows
-from vrthinker_core.evaluation.local_engine import judge_locally, judge_pair
+from vrthinker_core.evaluation.local_engine import judge_locally
 from vrthinker_core.protocols import make_protocol
 from vrthinker_core.results import result as stored
 from vrthinker_core.results.layout import EvaluationPair
@@ -38,6 +38,12 @@ def some_pairs(folder: Path, rows: int) -> list[EvaluationPair]:
     """Pairs beside a folder for their traces."""
     (folder / TRACES).mkdir()
     return read_dataset("csv", write_table(folder, rows))
+
+
+def judged(backend: Backend, settings: Settings, out: Path, pair: EvaluationPair) -> PairResult:
+    """The result of one pair."""
+    (result,) = judge_locally([pair], backend, settings, out, 1)
+    return result
 
 
 @every_way
@@ -66,7 +72,7 @@ def test_both_videos_may_be_unreadable(tmp_path: Path) -> None:
     pair = read_dataset("csv", write_table(tmp_path, 1))[0]
     (tmp_path / "empty.mp4").touch()
     neither = replace(pair, first=str(tmp_path / "gone.mp4"), second=str(tmp_path / "empty.mp4"))
-    judge = partial(judge_pair, backend=scripted_judge(), settings=Settings(), out=tmp_path)
+    judge = partial(judged, scripted_judge(), Settings(), tmp_path)
     assert judge(neither).unreadable == (Side.FIRST, Side.SECOND)
     result = judge(replace(pair, second="/proc/self/mem"))
     assert (result.fault, result.unreadable) == ("VideoUnavailable", ())
@@ -90,7 +96,7 @@ def test_a_video_that_breaks_is_known_by_its_side(tmp_path: Path, side: Side, sw
             kill_decoder_of(pair.first if side is Side.FIRST else pair.second)
         return replies.pop(0)
 
-    result = judge_pair(pair, ScriptedBackend(reply, "paired"), Settings(swap=swap), tmp_path)
+    result = judged(ScriptedBackend(reply, "paired"), Settings(swap=swap), tmp_path, pair)
     assert (result.fault, result.unreadable, replies) == ("DecoderDied", (side,), [])
 
 

@@ -6,13 +6,11 @@ from pathlib import Path
 
 from vrthinker_core.backends.base import Backend, not_cancelled
 from vrthinker_core.results.layout import EvaluationPair
-from vrthinker_core.results.result import TRACES, PairResult, failed_result, result_of
-from vrthinker_core.runner import compare, judge_many
+from vrthinker_core.results.result import TRACES, PairResult, result_of
+from vrthinker_core.runner import judge_many, whole_traces
 from vrthinker_core.traces import NOT_SAVED
 from vrthinker_core.types import Settings, StopReason, Trace, VideoPair
-from vrthinker_core.types.events import Finished, Swapped, add_event, second_run_follows
 from vrthinker_core.types.messages import Cancelled
-from vrthinker_core.video import DecoderPool
 
 
 def judge_locally(
@@ -29,7 +27,6 @@ def judge_locally(
     in hand end as cancelled.
     """
     taken: dict[int, EvaluationPair] = {}
-    traces: dict[int, Trace | None] = {}
 
     def videos() -> Iterator[VideoPair]:
         for position, pair in enumerate(pairs):
@@ -44,34 +41,8 @@ def judge_locally(
         cancelled=cancelled,
         trace_of=lambda position: out / trace_file(taken[position]),
     )
-    for position, event in events:
-        traces[position] = trace = add_event(traces.get(position), event)
-        if isinstance(event, Swapped):
-            last = isinstance(event.event, Finished)
-        else:
-            last = isinstance(event, Finished) and not second_run_follows(settings, event)
-        if trace is not None and last:
-            del traces[position]
-            yield _result(taken.pop(position), trace)
-
-
-def judge_pair(
-    pair: EvaluationPair,
-    backend: Backend,
-    settings: Settings,
-    out: Path,
-    cancelled: Cancelled = not_cancelled,
-    pool: DecoderPool | None = None,
-) -> PairResult:
-    """Judge one pair, with its trace below `out`. Never raises: an error is a failed result."""
-    try:
-        file = out / trace_file(pair)
-        trace = compare(
-            pair.videos, backend, settings, cancelled=cancelled, trace=file, decoder_pool=pool
-        )
-        return _result(pair, trace)
-    except Exception as error:  # noqa: BLE001 - the border: one pair never ends the others
-        return failed_result(pair, backend.name, error)
+    for position, trace in whole_traces(events):
+        yield _result(taken.pop(position), trace)
 
 
 def trace_file(pair: EvaluationPair) -> str:

@@ -15,11 +15,10 @@ from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.drawn.notes import outside_words
 from vrthinker_core.errors import BadInput
 from vrthinker_core.evaluation.strengths import pair_score, win_rates
-from vrthinker_core.runner import check_pairs_in_hand, judge_many
+from vrthinker_core.runner import check_pairs_in_hand, judge_many, whole_traces
 from vrthinker_core.storage import os_errors
 from vrthinker_core.system import allow_pairs
 from vrthinker_core.types import Dimension, Settings, StopReason, Trace, VideoPair
-from vrthinker_core.types.events import add_event
 from vrthinker_core.types.messages import Cancelled
 from vrthinker_core.types.order import order_of
 
@@ -151,12 +150,10 @@ def reward_many(
         with os_errors(f"Cannot keep traces in {folder}"):
             folder.mkdir(parents=True, exist_ok=True)
     backend = open_backend(judge) if judge is None or isinstance(judge, str) else judge
-    found: dict[int, Trace] = {}
-    for position, event in judge_many(
+    events = judge_many(
         pairs, backend, settings, live=concurrency, cancelled=cancelled, trace_of=trace_of
-    ):
-        if trace := add_event(found.get(position), event):
-            found[position] = trace
+    )
+    found = dict(whole_traces(events))
     compared: list[list[ComparedVideos]] = [[] for _ in asked]
     for position, (group, first, second) in enumerate(ends):
         compared[group].append(ComparedVideos(first, second, found[position]))

@@ -335,6 +335,13 @@ class Trace(Run):
         """The run and, if the order was checked, the second run."""
         return (self,) if self.swapped is None else (self, self.swapped)
 
+    @property
+    def over(self) -> bool:
+        """Whether the run has ended, and the second one if it follows."""
+        if self.finished is None or not second_run_follows(self.started.settings, self.finished):
+            return self.finished is not None
+        return self.swapped is not None and self.swapped.finished is not None
+
     def with_event(self, event: Event) -> "Trace":
         """Return the trace with one more event of either run, or vote."""
         if isinstance(event, Voted):
