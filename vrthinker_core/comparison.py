@@ -428,8 +428,8 @@ class Comparison:
     ) -> Retry | None:
         """Decide whether a turn without a usable reply is asked again.
 
-        A request that is refused goes out once more without its oldest frames, one that fails once
-        more unchanged. The deliberation has not seen such a reply, so nothing must be undone.
+        After a failure the turn is asked once more as it was; if the request was refused, once more
+        without its oldest frames. The deliberation has not seen such a reply: nothing is undone.
         """
         turn, cause = deliberation.turn, f"Cause: {describe(error)}"
         forgot = any(each.forget for each in before)

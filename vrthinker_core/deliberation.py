@@ -160,12 +160,13 @@ class Deliberation:
         return tuple(frame.ref for message in (*self._opening, *kept) for frame in message.frames)
 
     def called(self, indices: tuple[int, ...]) -> Called:
-        """Return what a call brings: the frames that the judge would not see with its answer."""
+        """Return what a call brings: the frames that are out of view when its response comes."""
 
         def missing(arriving: int) -> tuple[int, ...]:
             seen, refs = set(self._view(arriving)), self.protocol.frame_refs
             return tuple(index for index in indices if not seen.issuperset(refs((index,))))
 
+        # A round that arrives may push old frames out; if all are in view, no round arrives
         return Called(indices, missing(0) and missing(1))
 
     def _read(self, completion: Completion) -> Reply:

@@ -41,7 +41,7 @@ def protocol_of(started: Started) -> PromptProtocol | None:
 def redirects(
     forced: Mapping[ProtocolName, tuple[str, str]],
 ) -> dict[tuple[str, str], tuple[str, str]]:
-    """Map each protocol's own redirect to the one in `forced`."""
+    """Return, for each protocol's redirect in `Sampling`, the checkpoint's own one."""
     return {make_protocol(Settings(), protocol).redirect: own for protocol, own in forced.items()}
 
 

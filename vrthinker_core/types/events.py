@@ -42,7 +42,7 @@ class Turn:
         told: Text sent before this reply, without the system prompt.
         forced: The engine had asked for the answer.
         in_view: Every frame the judge could see for this reply.
-        note: Why the judge was asked twice.
+        note: Why the judge was asked again.
         abandoned: Pieces of the first attempt's text; they count for nothing.
     """
 
@@ -176,14 +176,11 @@ class TurnEnded:
 
 @dataclass(frozen=True, slots=True)
 class OpenTurn:
-    """A turn without an end, which only memory holds.
+    """A turn without an end, which only memory holds."""
 
-    `shown` is None until its frames are there; until then `called` is of the turn before.
-    """
-
-    shown: FramesShown | None = None
+    shown: FramesShown | None = None  # None while its frames are on their way
     text: str = ""  # The reply so far
-    called: Called | None = None  # What the last call brings
+    called: Called | None = None  # What the newest call brings: this turn's, or the last one's
 
 
 @dataclass(frozen=True, slots=True)

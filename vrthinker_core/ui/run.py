@@ -33,16 +33,20 @@ from vrthinker_core.types.messages import Completion
 from vrthinker_core.ui.queue import JudgeQueue
 
 
-def cut_turn(run: Run) -> Turn | None:
-    """Return the turn that goes on, as if it were stopped now; None between two turns."""
+def cut_turn(run: Run, readable: str | None = None) -> Turn | None:
+    """Return the turn that goes on, as if it were stopped now; None between two turns.
+
+    Only the `readable` part of the reply, if given, is read.
+    """
     if run.open is None or (shown := run.open.shown) is None:
         return None
     if (protocol := protocol_of(run.started)) is None:
         return None
     text = run.open.text
     completion = Completion(text, "cancelled", pieces=(len(text),))
-    reply, sent = protocol.parse(text, cut=True), (shown.turn, shown.told, shown.frames)
-    return Turn(*sent, completion, reply, shown.forced, shown.in_view)
+    reply = protocol.parse(text if readable is None else readable, cut=True)
+    sent = shown.turn, shown.told, shown.frames
+    return Turn(*sent, completion, reply, shown.forced, shown.in_view, shown.note)
 
 
 STOP_SECONDS = 0.4  # for a stopped judge to end by itself; then the run is over without it

@@ -240,11 +240,11 @@ class RunView:
     @cached_property
     def turns(self) -> tuple[Turn, ...]:
         """The turns; the reply of one that goes on is read as far as it is written."""
-        cut = cut_turn(self.run) if self.run else None
-        if cut is None or self.protocol is None:
+        goes_on, called = self._open, self._open.called
+        cut = cut_turn(self.run, HALF_TAG.sub("", goes_on.text)) if self.run else None
+        if cut is None:
             return self.ended
-        written, called = HALF_TAG.sub("", cut.completion.text), self._open.called
-        reply = self.protocol.parse(written, cut=True) if written else Reply("")
+        reply = cut.reply if goes_on.text else Reply("")
         wants = FrameSelection(called.asked) if called else None
         return *self.ended, replace(cut, reply=replace(reply, wants=wants))
 
@@ -588,7 +588,7 @@ class RunView:
             again = self._already_shown(after[0])
             return [index for index in self._asked(after[0]) if index not in again], [*again]
         asked = turn.reply.wants.indices if turn.reply.wants and turn.reply.kind == "tool" else ()
-        called = self._open.called or Called(asked, asked)  # Of a run that is over nothing comes
+        called = self._open.called or Called(asked, asked)  # The trace ends before they came
         return [*called.new], [*called.again]
 
     def _refs(self, index: int) -> list[FrameRef]:
