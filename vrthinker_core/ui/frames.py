@@ -171,7 +171,5 @@ class _Stored:
 
 def turns_of(shown: ShownRun, swapped: bool) -> tuple[Turn, ...]:
     """Return the turns of the run or its second, in first sides."""
-    view = RunView.of(shown.run)
-    if not swapped:
-        return view.turns
-    return view.second.turns if view.second else ()
+    runs = RunView.of(shown.run).runs
+    return runs[swapped].turns if swapped < len(runs) else ()

@@ -200,30 +200,26 @@ class BackgroundRun:
 
     def _add(self, event: JudgeEvent) -> bool:
         """Add an event to the trace; False if the run was already over."""
+        second = isinstance(event, Swapped)
         last = event.event if isinstance(event, Swapped) else event
         with self._lock:
             if self._over.is_set():
                 return False
             self.pace = self.pace.after(event, self.seconds)
-            run = self.trace.runs[-1] if self.trace else None
-            if isinstance(last, Finished) and run is not None and (cut := cut_turn(run)):
-                ended = TurnEnded(cut, run.open.called if run.open else None)
-                self._fold(Swapped(ended) if isinstance(event, Swapped) else ended)
-            self._fold(event)
-            if isinstance(last, Finished) and (
-                last is not event or not second_run_follows(self.settings, last)
+            self.opening = last.shares if isinstance(last, Opening) else None
+            self.changes += 1
+            if isinstance(last, Finished):
+                run = self.trace and (self.trace.swapped if second else self.trace)
+                if run is None:
+                    self.ended = last
+                elif cut := cut_turn(run):
+                    turn = TurnEnded(cut, run.open.called if run.open else None)
+                    self.trace = add_event(self.trace, Swapped(turn) if second else turn)
+            self.trace = add_event(self.trace, event)
+            if isinstance(last, Finished) and not (
+                last is event and second_run_follows(self.settings, last)
             ):
                 self._over.set()
         if isinstance(last, Started | TurnEnded | Finished):
             self._on_turn()
         return True
-
-    def _fold(self, event: JudgeEvent) -> None:
-        """Add an event to the trace, or keep what comes before the trace begins."""
-        last = event.event if isinstance(event, Swapped) else event
-        begun = self.trace and (self.trace.swapped if isinstance(event, Swapped) else self.trace)
-        self.opening = last.shares if isinstance(last, Opening) else None
-        if begun is None and isinstance(last, Finished):
-            self.ended = last
-        self.trace = add_event(self.trace, event)
-        self.changes += 1

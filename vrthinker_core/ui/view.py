@@ -188,9 +188,8 @@ class RunView:
     ) -> None:
         """Look at a run, or None before it begins.
 
-        `ended` is the end of a run that never began, `checking` says that its order is being
-        checked (`ended` is then of that check), `swapped` that it is a second run in the sides of
-        the first.
+        `ended` is the end of a run that never began. `checking`: its order is being checked, and
+        `ended` is of that check. `swapped`: it is a second run in the sides of the first.
         """
         self.run, self._ended_early, self._checking, self._swapped = run, ended, checking, swapped
         self.started = run.started if run else None
@@ -216,21 +215,18 @@ class RunView:
         """Return the view of a run on the page."""
         return cls(run.trace, ended=run.ended, checking=run.is_check)
 
-    @property
-    def runs(self) -> "tuple[RunView, ...]":
-        """The run and, once its order is checked, the second one in its own sides."""
-        second = self.run.swapped if isinstance(self.run, Trace) else None
-        if second is None and not self._checking:
-            return (self,)
-        return self, RunView(second, ended=None if second else self._ended_early)
-
     @cached_property
     def second(self) -> "RunView | None":
         """The second run in the sides of the first; None if there is none."""
-        if len(self.runs) == 1:
+        second = self.run.swapped if isinstance(self.run, Trace) else None
+        if second is None and not self._checking:
             return None
-        second = self.runs[1]
-        return RunView(second.run and swap_run(second.run), ended=second.finished, swapped=True)
+        return RunView(second and swap_run(second), ended=self._ended_early, swapped=True)
+
+    @property
+    def runs(self) -> "tuple[RunView, ...]":
+        """The run and, once its order is checked, the second one."""
+        return (self, self.second) if self.second else (self,)
 
     @cached_property
     def _open(self) -> OpenTurn:
@@ -377,9 +373,8 @@ class RunView:
 
         `opening` is the share of each video that was read, before the run has started.
         """
-        second = self.runs[-1]
-        if second is not self and second.finished is None:
-            return words.IN_SWAPPED.format(second.status(seconds, pace, opening))
+        if self.second and self.second.finished is None:
+            return words.IN_SWAPPED.format(self.second.status(seconds, pace, opening))
         if self.finished is not None:
             return self._outcome()
         started, turns = self.started, self.turns
@@ -404,10 +399,9 @@ class RunView:
 
     def _outcome(self) -> str:
         """How the run ended and what it took, with its second run."""
-        assert self.finished is not None
         turns = [turn for run in self.runs for turn in run.turns]
-        second = self.runs[1].finished if len(self.runs) > 1 else None
-        ended = words.ended_status(self.finished, len(turns), second)
+        ends = [run.finished for run in self.runs if run.finished]
+        ended = words.ended_status(ends[0], len(turns), *ends[1:])
         took = totals([turn for run in self.runs for turn in run.ended], tokens=False)
         return " · ".join(filter(None, [ended, took]))
 
