@@ -197,7 +197,7 @@ def test_a_comparison_takes_videos_prompt_judge_and_every_setting(server: Server
 def test_every_item_has_the_shape_that_is_described() -> None:
     """Every key, in its order, and JSON: also where nothing began or all was refused."""
     trace = replace(both_orders(trace=telling_probabilities()), vote=VOTE)
-    whole: Any = api.run_json(RunView(trace), 4.6)
+    whole: Any = api.run_json(RunView(trace), "Finished")
     nothing = api.run_json(RunView(None)), api.refused_json("No.")
     turn = whole["turns"][-1]
     for part, shape in (

@@ -144,7 +144,7 @@ def test_a_saved_run_replays_as_the_live_one_without_a_turn_that_never_ended() -
     for trace in (RUN, told):
         replay = Replay(from_json(to_json(trace)))
         assert replay.trace == reduce(add_event, trace.events(), None) == trace
-        assert (replay.over, replay.seconds) == (True, 4.6)
+        assert replay.over
     begun = reduce(add_event, list(RUN.events())[:-3], None)
     assert begun.open.shown
     assert storable(begun) == from_json(to_json(begun)) == Trace(RUN.started, RUN.turns[:2])

@@ -34,7 +34,7 @@ from vrthinker_core.__about__ import __version__
 from vrthinker_core.errors import BadInput
 from vrthinker_core.protocols.parser import label_probabilities
 from vrthinker_core.types import Dimension, Settings, Verdict, VideoPair, Vote
-from vrthinker_core.types.events import Pace, Turn
+from vrthinker_core.types.events import Turn
 from vrthinker_core.types.settings import SETTINGS, parse_settings
 from vrthinker_core.types.wording import order_unchecked
 from vrthinker_core.ui import words
@@ -176,19 +176,14 @@ class HealthJson(TypedDict):
     settings: list[SettingJson]
 
 
-def run_json(
-    view: RunView,
-    seconds: float = 0.0,
-    pace: Pace = Pace(),
-    opening: tuple[float, float] | None = None,
-) -> RunJson:
-    """Return the run so far, `seconds` after it began."""
+def run_json(view: RunView, status: str = "") -> RunJson:
+    """Return the run so far, with its status line."""
     finished, started = view.finished, view.started
     notes = [*started.notes, *words.clip_notes(started.clips)] if started else []
     notes += finished.notes if finished else ()
     notes += [f"{view.headline}."] if view.outside_scope else []
     return {
-        "status": view.status(seconds, pace, opening),
+        "status": status,
         "stop": str(finished.stop) if finished else None,
         "labels": _labels(view.verdict),
         "probabilities": _probabilities(view.probabilities),
@@ -223,8 +218,7 @@ def _second_run(view: RunView) -> SecondRunJson | None:
 
 def refused_json(sentence: str) -> RunJson:
     """Return a run that never began, because of what was asked for."""
-    nothing = run_json(RunView(None))
-    return {**nothing, "status": words.REFUSED, "stop": "failed", "error": sentence}
+    return {**run_json(RunView(None), words.REFUSED), "stop": "failed", "error": sentence}
 
 
 def _vote(vote: Vote | None) -> VoteJson | None:
@@ -560,12 +554,12 @@ async def _progress(shown: ShownRun) -> AsyncIterator[RunJson]:
     run, polls, before = shown.run, 0, None
     while not run.over:
         view = RunView.of(run)
-        turns = [(len(each.turns), len(each.ended)) for each in view.runs]
-        stage = run.begun, [each.started is not None for each in view.runs], turns
+        runs = [(each.started is None, len(each.turns), len(each.ended)) for each in view.runs]
+        stage = run.begun, runs
         if stage != before or polls * POLL_SECONDS >= HEARTBEAT_SECONDS:
-            item = run_json(view, run.seconds, run.pace, run.opening)
-            yield item if run.begun else {**item, "status": words.WAITING}
+            yield run_json(view, view.status_of(run) if run.begun else words.WAITING)
             before, polls = stage, 0
         polls += 1
         await asyncio.sleep(POLL_SECONDS)
-    yield run_json(RunView.of(run), run.seconds, run.pace)
+    view = RunView.of(run)
+    yield run_json(view, view.status_of(run))

@@ -531,15 +531,17 @@ class Handlers:
         clips = shown.run.trace.started.clips if shown.run.trace else (None, None)
         names = [clip.name if clip else "" for clip in clips]
         changed = words.changed_videos(session.changed_sides(), session.is_swapped(), names)
-        known: Json = {"run": shown.name, "kept": shown.kept, "address": shown.link}
-        emptied = {self._parts.videos[side - 1].elem_id for side in session.removed_sides()}
-        known |= {"changed": changed, "emptied": dict.fromkeys(emptied, words.EMPTIED)}
+        emptied = (self._parts.videos[side - 1].elem_id for side in session.removed_sides())
         view: Json = {
-            **known,
+            "run": shown.name,
+            "kept": shown.kept,
+            "address": shown.link,
+            "changed": changed,
+            "emptied": dict.fromkeys(emptied, words.EMPTIED),
             "over": shown.run.over,
             **RunView.of(shown.run).page(shown.thumbnails),
+            "branches": strip_json(session.branches, shown),
         }
-        view["branches"] = strip_json(session.branches, shown)
         if shown.run.is_replay:
             view["notes"] = [view["judge"], *view["notes"]]
             view["recorded"] = self._status(shown)  # the page can play it
@@ -549,10 +551,7 @@ class Handlers:
         return {**(hide_verdict(view) if shown.hidden else view), "ballot": ballot}
 
     def _status(self, shown: ShownRun) -> str:
-        run, view = shown.run, RunView.of(shown.run)
-        if run.is_replay:
-            return view.replay_status()
-        return view.status(run.seconds, run.pace, run.opening)
+        return RunView.of(shown.run).status_of(shown.run)
 
 
 class PlayerHandlers:

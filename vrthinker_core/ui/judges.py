@@ -85,17 +85,16 @@ class JudgeLoader:
         """Open `judges` by name; the first is the default. Without `in_thread`, wait for all."""
         self.decoder_pool = DecoderPool()
         self.seconds: dict[str, float] = {}  # of the latest answered run, by the judge's own name
-        self._served: set[str] = set()  # the judges that a server runs, once they are loaded
         self._added: dict[str, str] = {}  # the names of judges that were added, by their choices
         # A visitor's own judges, which their sessions hold: with a session its judges are gone
         self._own: WeakValueDictionary[str, Backend] = WeakValueDictionary()
         self._lock = threading.Lock()
         self._futures = {name: futures.Future[Backend]() for name in judges}
-        load = partial(self._load_all, dict(judges))
         if in_thread:
+            load = partial(self._load, judges)
             threading.Thread(target=load, name="load judges", daemon=True).start()
         else:
-            load()
+            self._load(judges)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -153,7 +152,7 @@ class JudgeLoader:
         All judges on this machine share it: `at_once` runs. A server batches what it is sent.
         """
         name = name if OWN in name else self.choose(name)
-        served = OWN in name or name in self._served
+        served = OWN in name or isinstance(self.look(name)[0], RemoteBackend)
         return (name, max(at_once, SERVED_AT_ONCE)) if served else ("local", at_once)
 
     def is_loaded(self, name: str = "") -> bool:
@@ -210,22 +209,17 @@ class JudgeLoader:
         """Stop the decoder processes."""
         self.decoder_pool.close()
 
-    def _load_all(self, judges: Mapping[str, OpenJudge]) -> None:
-        self.decoder_pool.preload()
-        self._load(judges)
-
     def _load(self, judges: Mapping[str, OpenJudge]) -> None:
+        self.decoder_pool.preload()
         for name, open_judge in judges.items():
             try:
-                backend = open_judge()
-                self._served |= {name} if isinstance(backend, RemoteBackend) else set()
-                self._futures[name].set_result(backend)
-            except VrThinkerError as error:
-                self._futures[name].set_exception(error)
+                self._futures[name].set_result(open_judge())
             except BaseException as error:  # noqa: BLE001 - the page shows what happened
-                kind = type(error).__name__
-                sentence = f"The judge could not be opened ({kind}). Choose another judge."
-                self._futures[name].set_exception(CheckpointError(sentence))
+                if not isinstance(error, VrThinkerError):
+                    kind = type(error).__name__
+                    sentence = f"The judge could not be opened ({kind}). Choose another judge."
+                    error = CheckpointError(sentence)
+                self._futures[name].set_exception(error)
 
 
 def naming_gpu_errors(

@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from vrthinker_core.branch_plan import BranchPlan
 from vrthinker_core.errors import describe
@@ -72,17 +73,12 @@ VideosAtHand = tuple[Path | None, Path | None]  # the compared videos; None if o
 class Replay:
     """A saved run with the interface of `BackgroundRun`, over from the start."""
 
-    over = begun = is_replay = True
-    pace = Pace()  # of a run that is over
-    judge = ""
-
-    opening = ended = None
-    is_check, changes = False, 0
+    is_replay: Literal[True] = True
+    over, begun, judge, changes = True, True, "", 0
 
     def __init__(self, trace: Trace, videos: VideosAtHand = (None, None)) -> None:
         self.trace, self.videos = trace, videos
         self.prompt, self.settings = trace.started.prompt, trace.started.settings
-        self.seconds = trace.finished.seconds if trace.finished else 0.0  # of the live run
 
     def request_stop(self) -> None:
         """Do nothing: nothing runs."""
@@ -101,7 +97,7 @@ class Replay:
 class BackgroundRun:
     """A job in a thread of its own, so that no page slows the judge."""
 
-    is_replay = False
+    is_replay: Literal[False] = False
 
     def __init__(
         self, job: RunJob, run_job: JobRunner, queue: JudgeQueue, first: Trace | None = None
@@ -109,9 +105,8 @@ class BackgroundRun:
         """Prepare the run. `first`: the run whose order is checked; the job's is the second one."""
         self.job, self.is_check = job, first is not None
         self.trace = first and replace(first, swapped=None)
-        self.opening: tuple[float, float] | None = (
-            None  # share of each video read, before it starts
-        )
+        # The share of each video that was read, before it starts
+        self.opening: tuple[float, float] | None = None
         self.ended: Finished | None = None  # how it ended, if it never started
         self.changes = 0  # of what is above
         pair = job.pair.swapped() if first else job.pair  # in the order of the first run

@@ -213,6 +213,8 @@ class RunView:
     @classmethod
     def of(cls, run: BackgroundRun | Replay) -> "RunView":
         """Return the view of a run on the page."""
+        if run.is_replay:
+            return cls(run.trace)
         return cls(run.trace, ended=run.ended, checking=run.is_check)
 
     @cached_property
@@ -391,8 +393,10 @@ class RunView:
         ]
         return " · ".join(filter(None, known))
 
-    def replay_status(self) -> str:
-        """Return the same line for a saved run, which the page can play."""
+    def status_of(self, run: BackgroundRun | Replay) -> str:
+        """Return the same line for this run on the page, live or saved."""
+        if not run.is_replay:
+            return self.status(run.seconds, run.pace, run.opening)
         turns = [turn for run in self.runs for turn in run.turns]
         frames = sum(len(turn.frames) for turn in turns)
         return words.recorded_status(self.finished, len(turns), frames)
