@@ -249,7 +249,7 @@ def test_a_video_without_a_copy_is_held(said: str, site: Site, monkeypatch: Patc
     parts.addresses, request = parts.videos, cast(Any, SimpleNamespace(session_hash="a page"))
     told, later = [], "now" in said
     for side, second in ((Side.FIRST, None), (Side.SECOND, str(good))):
-        player = PlayerHandlers(Handlers(parts, site.services), parts, site.uploads, side)
+        player = PlayerHandlers(Handlers(parts, site.services), side)
         values: Any = {"prompt": PROMPT, "first": str(old), "second": second}
         arrived = player.on_change(values, request)
         told.append({**arrived, **player.on_upload(values, request)}["status"])

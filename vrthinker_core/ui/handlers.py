@@ -81,14 +81,14 @@ class Handlers:
     """Handlers of the events of `parts`."""
 
     def __init__(self, parts: PageComponents, services: Services) -> None:
-        self._parts, self._services = parts, services
+        self.parts, self.services = parts, services
         judges, sessions, offered = services.judges, services.sessions, services.offered
         self.chooser = JudgeChooser(parts, judges, sessions, offered)
         self._reading = asyncio.Semaphore(1)  # strangers' traces are large: never two at once
 
     def session_of(self, request: gr.Request) -> Session:
         """Return the session of the open page; a reload begins a new one."""
-        return self._services.sessions.get(str(request.session_hash))
+        return self.services.sessions.get(str(request.session_hash))
 
     # -- judge and players -----------------------------------------------------------------------
 
@@ -98,7 +98,7 @@ class Handlers:
         `judge`: "" when a page is opened. A shown run stays; its own judge is named as long as it
         is shown. The choice is read anew each time, so that only the newest is shown.
         """
-        session, judges, parts = self.session_of(request), self._services.judges, self._parts
+        session, judges, parts = self.session_of(request), self.services.judges, self.parts
         with suppress(BadInput):  # of a judge that is not offered: the one before stays
             session.judge = self.chooser.name_of(session, judge or session.judge)
         opens_trace = not judge and "trace" in request.query_params
@@ -116,11 +116,11 @@ class Handlers:
 
     def _protocol_choice(self, judge: str, chosen: bool) -> Updates:
         """Offer a protocol where the judge knows several, or names none."""
-        found, _ = self._services.judges.look(judge)
+        found, _ = self.services.judges.look(judge)
         offered = found is not None and len(found.protocols) != 1
         # What was chosen for another judge would fail with this one
         value = gr.skip() if offered or not chosen else {"value": setting("protocol").default}
-        return {self._parts.settings["protocol"]: {**gr.update(visible=offered), **value}}
+        return {self.parts.settings["protocol"]: {**gr.update(visible=offered), **value}}
 
     def swap_videos(self, first: str | None, second: str | None, request: gr.Request) -> Updates:
         """Swap the videos. A shown run stays, and says what it judged."""
@@ -128,7 +128,7 @@ class Handlers:
         if session.is_busy:
             return no_updates()  # the videos that were sent stay those that are shown
         session.players.reverse()
-        swapped: Updates = {self._parts.first: second, self._parts.second: first}
+        swapped: Updates = {self.parts.first: second, self.parts.second: first}
         if session.shown is None:
             return swapped
         line = words.SWAPPED if session.changed_sides() else self._status(session.shown)
@@ -138,7 +138,7 @@ class Handlers:
 
     def compare(self, values: FormValues, request: gr.Request) -> Updates:
         """Let the two videos in the players be compared."""
-        session, parts, services = self.session_of(request), self._parts, self._services
+        session, parts, services = self.session_of(request), self.parts, self.services
         if faults := self._faults(session, values):
             return self._refused(session, {parts.status: words.not_started(faults)}, faults)
         try:
@@ -155,7 +155,7 @@ class Handlers:
 
     def _faults(self, session: Session, values: FormValues) -> dict[str, str]:
         """Say what is wrong with each field of the form, by its id."""
-        parts, services, faults = self._parts, self._services, dict[str, str]()
+        parts, services, faults = self.parts, self.services, dict[str, str]()
         for side, part, player in zip(Side, parts.videos, session.players, strict=True):
             name, path = str(part.elem_id), values[part]
             if not path:
@@ -180,7 +180,7 @@ class Handlers:
         self, prompt: str | None, first: str | None, second: str | None, request: gr.Request
     ) -> Updates:
         """Let the pair be judged again with the sides swapped."""
-        session, parts = self.session_of(request), self._parts
+        session, parts = self.session_of(request), self.parts
         try:
             shown, trace = _ended(session, words.NOTHING_TO_CHECK)
             started = trace.started
@@ -193,7 +193,7 @@ class Handlers:
             videos = self._compared(shown, started, first, second)
             judge = self._judge_of(session, shown, words.CHECK_NO_JUDGE)
             pair = VideoPair(started.prompt, *videos)
-            self._services.sessions.check_order(session, shown, pair, started.settings, judge)
+            self.services.sessions.check_order(session, shown, pair, started.settings, judge)
         except BadInput as bad:
             said: Updates = {parts.status: str(bad)}
             if former := session.shown:
@@ -205,11 +205,11 @@ class Handlers:
         self, first: str | None, second: str | None, event: gr.EventData, request: gr.Request
     ) -> Updates:
         """Let a branch of the shown run be judged, in its place."""
-        session, branches = self.session_of(request), self._parts.branches
+        session, branches = self.session_of(request), self.parts.branches
         try:
             turn, changes = read_branch(event)
             asked = getattr(event, "judge", None)
-            judge = self._services.judges.choose(asked) if asked else ""
+            judge = self.services.judges.choose(asked) if asked else ""
             shown, trace = _ended(session, words.BRANCH_NO_RUN)
             plan = plan_branch(trace, turn, changes)
             judge = judge or self._judge_of(session, shown, words.NO_JUDGE)
@@ -217,7 +217,7 @@ class Handlers:
             if len(videos) < 2:
                 videos = self._compared(shown, trace.started, first, second)
             pair, owner = VideoPair(plan.prompt, *videos), owner_of(request.cookies)
-            start = self._services.sessions.start_run
+            start = self.services.sessions.start_run
             begun = start(session, pair, plan.settings, judge, owner, plan)
             begun.hidden = votes_first(request.cookies)
         except BadInput as bad:
@@ -234,14 +234,14 @@ class Handlers:
             return no_updates()
         trace = kept.run.trace
         assert trace is not None, "only the shown run may never have begun"
-        saved, start = SavedRun(storable(trace), (), kept.link, kept.kept), self._services.sessions
+        saved, start = SavedRun(storable(trace), (), kept.link, kept.kept), self.services.sessions
         after = start.start_replay(session, saved, before.run.videos, before.owner)
         after.hidden, after.voted = kept.hidden, kept.voted
         begun = (run for run in runs if run.run.trace)
         session.branches = [after if run is kept else run for run in begun]
         updates, judged = self._finished(session, after), before.run.trace
         if judged and (prompt or "").strip() == judged.started.prompt.strip():
-            updates[self._parts.prompt] = trace.started.prompt
+            updates[self.parts.prompt] = trace.started.prompt
         return updates
 
     def stop(self, pressed: Json, prompt: str | None, request: gr.Request) -> Updates:
@@ -249,16 +249,16 @@ class Handlers:
 
         What the judge had seen and written stays.
         """
-        session, idle = self.session_of(request), self._parts.buttons_of(pressed["number"])
+        session, idle = self.session_of(request), self.parts.buttons_of(pressed["number"])
         if pressed["number"] != session.number:
             return idle
         if session.waiting is not None:
-            self._services.sessions.drop_waiting(session)
+            self.services.sessions.drop_waiting(session)
         elif session.shown is not None:
             session.shown.run.stop()
         if session.shown is None:
             first, second = (player.digest for player in session.players)
-            return {self._parts.status: words.next_step(first, second, prompt), **idle}
+            return {self.parts.status: words.next_step(first, second, prompt), **idle}
         return {**self._updates(session, session.shown), **idle}
 
     def vote(self, event: gr.EventData, request: gr.Request) -> Updates:
@@ -266,21 +266,21 @@ class Handlers:
         session = self.session_of(request)
         shown = session.shown
         if shown is None or shown.name != getattr(event, "run", None):
-            return {self._parts.status: words.NO_RUN}
+            return {self.parts.status: words.NO_RUN}
         refusal = ""
         if getattr(event, "act", None) == "show":
             shown.hidden = False
         else:
             try:
                 vote = read_vote(getattr(event, "vote", None), shown.run.trace, shown.hidden)
-                self._services.sessions.add_vote(session, shown, vote)
+                self.services.sessions.add_vote(session, shown, vote)
             except BadInput as bad:
                 refusal = str(bad)
         return self._updates(session, shown, refusal)
 
     def _begun(self, session: Session) -> Updates:
         """Say that the page's run waits; the buttons follow it."""
-        return {self._parts.status: words.WAITING, **self._parts.buttons_of(session.number, True)}
+        return {self.parts.status: words.WAITING, **self.parts.buttons_of(session.number, True)}
 
     def _refused(
         self, session: Session, said: Updates, faults: Mapping[str, str] | None = None
@@ -288,7 +288,7 @@ class Handlers:
         """Say why no run was begun; one that goes on keeps its buttons. `faults`: by fields."""
         if session.is_busy:
             return said
-        return {**said, **self._parts.buttons_of(session.next_number(), faults=faults)}
+        return {**said, **self.parts.buttons_of(session.next_number(), faults=faults)}
 
     async def follow(self, request: gr.Request) -> AsyncIterator[Updates]:
         """Show the place in the queue of the page's run, then the run as it goes.
@@ -296,7 +296,7 @@ class Handlers:
         If nobody asks for more, the run is stopped or left: see `Sessions`.
         """
         yield no_updates()  # an event that yields nothing empties what it may change
-        session, sessions = self.session_of(request), self._services.sessions
+        session, sessions = self.session_of(request), self.services.sessions
         if (shown := session.waiting or session.shown) is None:
             return
         number = session.number
@@ -305,7 +305,7 @@ class Handlers:
             async for updates in self._progress(session, shown, number):
                 yield updates
         except Exception:
-            yield self._parts.buttons_of(number)
+            yield self.parts.buttons_of(number)
             raise
         finally:
             session.followers -= 1
@@ -318,7 +318,7 @@ class Handlers:
         self, session: Session, shown: ShownRun, number: int
     ) -> AsyncIterator[Updates]:
         """Yield the run's place in the queue, then the run, until it is over or another is shown."""
-        run, services, line, seen = shown.run, self._services, words.WAITING, -1
+        run, services, line, seen = shown.run, self.services, words.WAITING, -1
 
         def waits() -> bool:
             return session.waiting is shown and not run.begun and not run.over
@@ -330,14 +330,14 @@ class Handlers:
             place = words.place_in_queue(services.queue.before(run)) or words.WAITING
             now = place if services.judges.is_loaded(run.judge) else words.LOADING
             if now != line:
-                yield {self._parts.status: now}
+                yield {self.parts.status: now}
             line = now
             await wait_while(waits, PLACE_SECONDS)
         if session.waiting is shown and (prompt := services.sessions.show_begun(session, shown)):
-            yield {self._parts.prompt: prompt}
+            yield {self.parts.prompt: prompt}
         while session.shown is shown:
             over, seen = run.over, run.changes
-            yield {**self._updates(session, shown), **self._parts.buttons_of(number, not over)}
+            yield {**self._updates(session, shown), **self.parts.buttons_of(number, not over)}
             if over:
                 return
             await asyncio.sleep(UPDATE_SECONDS)
@@ -354,7 +354,7 @@ class Handlers:
         if not all(players):
             missing = 2 if players[0] else 1
             raise BadInput(words.NO_VIDEO.format(missing) if any(players) else words.NO_VIDEOS)
-        files = tuple(self._services.uploads.original_of(Path(path)) for path in players if path)
+        files = tuple(self.services.uploads.original_of(Path(path)) for path in players if path)
         digests = [clip and clip.digest for clip in started.clips]
         if shown.files != files and digests != [file_digest(path) for path in files]:
             raise BadInput(words.OTHER_INPUTS)
@@ -364,7 +364,7 @@ class Handlers:
         """Return the name of a run's judge, or raise BadInput(unknown)."""
         name = shown.run.trace.started.judge if shown.run.trace else ""
         with suppress(BadInput):
-            if judge := shown.run.judge or self._services.judges.find(name):
+            if judge := shown.run.judge or self.services.judges.find(name):
                 return self.chooser.name_of(session, judge)
         raise BadInput(unknown.format(name[: words.MAX_NAME]))
 
@@ -372,7 +372,7 @@ class Handlers:
 
     async def open(self, form: FormValues, event: gr.EventData, request: gr.Request) -> Updates:
         """Show an own run, an example or a shared trace; without a name, the empty page."""
-        session, parts, sessions = self.session_of(request), self._parts, self._services.sessions
+        session, parts, sessions = self.session_of(request), self.parts, self.services.sessions
         own, stored = getattr(event, "run", ""), getattr(event, "example", "")
         opened = await self._show_named(session, request, own, stored)
         if not opened:
@@ -388,9 +388,9 @@ class Handlers:
     async def open_trace(self, values: FormValues, request: gr.Request) -> Updates:
         """Show the run in an uploaded trace; if unreadable, nothing changes."""
         session, form = self.session_of(request), dict(values)
-        path, history = form.pop(self._parts.open_button), self._services.history
+        path, history = form.pop(self.parts.open_button), self.services.history
         if not path:
-            return {self._parts.status: words.NO_FILE}
+            return {self.parts.status: words.NO_FILE}
 
         def read() -> SavedRun:
             trace, owner = load(Path(path)), owner_of(request.cookies)
@@ -403,7 +403,7 @@ class Handlers:
         """Show the run that the page's address names."""
         session, query = self.session_of(request), request.query_params
         opened = await self._show_named(session, request, query.get("run"), query.get("trace"))
-        chosen = self._parts.judge, *self._parts.settings.values()
+        chosen = self.parts.judge, *self.parts.settings.values()
         form = {part: part.value for part in chosen}  # as the page was built
         return await self._with_form(session, opened or no_updates(), form)
 
@@ -411,13 +411,13 @@ class Handlers:
         self, session: Session, request: gr.Request, own: object, stored: object
     ) -> Updates:
         """Show the visitor's own run of that name, live or saved, or a stored one; {} for none."""
-        services, owner = self._services, owner_of(request.cookies)
+        services, owner = self.services, owner_of(request.cookies)
         for shown in services.sessions.runs_of(owner):
             if shown.kept == own and not shown.run.over:
                 services.sessions.drop_waiting(session)
                 services.sessions.show(session, shown)
                 session.put()
-                running = self._parts.buttons_of(session.next_number(), True)
+                running = self.parts.buttons_of(session.next_number(), True)
                 players = self._players(shown.run.videos, shown.run.prompt)
                 return {**players, **self._updates(session, shown), **running}
 
@@ -434,7 +434,7 @@ class Handlers:
         """Show a saved run; if unreadable, say why, and keep the old one."""
 
         def show() -> Updates:
-            services, saved = self._services, read()
+            services, saved = self.services, read()
             known = [path for each in services.examples.by_name.values() for path in each.videos]
             known += session.shown.files if session.shown else ()
             videos = shown_videos(services.uploads, saved, known)
@@ -453,7 +453,7 @@ class Handlers:
 
     def _players(self, videos: VideosAtHand, prompt: str) -> Updates:
         """Show these videos, as browsers play them, and the prompt."""
-        parts, playable = self._parts, self._services.uploads.playable_of
+        parts, playable = self.parts, self.services.uploads.playable_of
         first, second = (path and str(playable(path)) for path in videos)
         return {parts.first: first, parts.second: second, parts.prompt: prompt}
 
@@ -463,7 +463,7 @@ class Handlers:
         An own run brings its settings, unless the visitor has changed some of them: then the form
         is theirs. Before, no event may go on that updates the page of the former run.
         """
-        if self._parts.prompt not in opened:
+        if self.parts.prompt not in opened:
             return opened  # nothing was: what was shown before stays
         await wait_while(lambda: session.followers, PATIENCE_SECONDS)
         (brought, before), session.brought = session.brought or (form, form), None
@@ -478,11 +478,11 @@ class Handlers:
         started, judge = shown.run.trace and shown.run.trace.started, ""
         with suppress(BadInput):
             judge = self._judge_of(session, shown, "")
-        found, _ = self._services.judges.look(judge) if judge else (None, "")
+        found, _ = self.services.judges.look(judge) if judge else (None, "")
         trained = found.protocols if found else ()
         values = form_values(started.settings if started else shown.run.settings, trained)
-        form = {part: values[name] for name, part in self._parts.settings.items()}
-        return {**form, self._parts.judge: judge} if judge else form
+        form = {part: values[name] for name, part in self.parts.settings.items()}
+        return {**form, self.parts.judge: judge} if judge else form
 
     # -- what the page shows of a run ------------------------------------------------------------
 
@@ -491,21 +491,21 @@ class Handlers:
 
         The status of a run that goes on replaces the sentence in the status.
         """
-        marked = self._parts.buttons_of(session.number, session.is_busy, {field: str(error)})
-        return {self._parts.status: str(error), **marked}
+        marked = self.parts.buttons_of(session.number, session.is_busy, {field: str(error)})
+        return {self.parts.status: str(error), **marked}
 
     def scope(self, session: Session) -> Updates:
         """Say whether the chosen judge is the demo, and cannot judge the pair that waits."""
-        judge, _ = self._services.judges.look(session.judge)
+        judge, _ = self.services.judges.look(session.judge)
         demo, players = judge is not None and judge.scope == "drawn", session.players
         there = all(player.digest and not player.refusal for player in players)
         waits = there and (session.shown is None or bool(session.changed_sides()))
         outside = demo and waits and not all(player.drawn for player in players)
-        return {self._parts.scope: {"outside": outside, "demo": demo}}
+        return {self.parts.scope: {"outside": outside, "demo": demo}}
 
     def changed_run(self, session: Session, line: str) -> Updates:
         """Return status and run after a player has changed: the run stays."""
-        shown, parts = session.shown, self._parts
+        shown, parts = session.shown, self.parts
         if shown is not None and not shown.run.over:
             return {}  # its own updates will say so
         view = {parts.trace: self._view(session, shown)} if shown else {}
@@ -513,13 +513,13 @@ class Handlers:
 
     def _finished(self, session: Session, shown: ShownRun) -> Updates:
         """Return everything that shows a run that is over."""
-        idle = self._parts.buttons_of(session.next_number())
+        idle = self.parts.buttons_of(session.next_number())
         return {**self._updates(session, shown), **idle}
 
     def _updates(self, session: Session, shown: ShownRun, refusal: str = "") -> Updates:
         """Return status and trace of a run; `refusal`: of a vote."""
         view = self._view(session, shown, refusal)
-        told = {self._parts.status: self._status(shown), self._parts.trace: view}
+        told = {self.parts.status: self._status(shown), self.parts.trace: view}
         return {**told, **self.scope(session)}
 
     def _view(self, session: Session, shown: ShownRun, refusal: str = "") -> Json:
@@ -531,7 +531,7 @@ class Handlers:
         clips = shown.run.trace.started.clips if shown.run.trace else (None, None)
         names = [clip.name if clip else "" for clip in clips]
         changed = words.changed_videos(session.changed_sides(), session.is_swapped(), names)
-        emptied = (self._parts.videos[side - 1].elem_id for side in session.removed_sides())
+        emptied = (self.parts.videos[side - 1].elem_id for side in session.removed_sides())
         view: Json = {
             "run": shown.name,
             "kept": shown.kept,
@@ -557,16 +557,16 @@ class Handlers:
 class PlayerHandlers:
     """Handlers for the video of one side: uploaded, fetched, removed. A shown run stays."""
 
-    def __init__(
-        self, handlers: Handlers, parts: PageComponents, uploads: Uploads, side: Side
-    ) -> None:
-        self._handlers, self._parts, self._uploads, self._side = handlers, parts, uploads, side
-        self._player, self._address = parts.videos[side - 1], parts.addresses[side - 1]
+    def __init__(self, handlers: Handlers, side: Side) -> None:
+        self._handlers, self._parts, self._place = handlers, handlers.parts, side - 1
+        self._uploads = handlers.services.uploads
+        self.player = self._parts.videos[self._place]
+        self.address = self._parts.addresses[self._place]
 
     def on_change(self, values: FormValues, request: gr.Request) -> Updates:
         """Note a file that was uploaded, before a copy of it is made, or that it was removed."""
-        path, session = values[self._player], self._handlers.session_of(request)
-        session.players[self._side - 1].put(Path(path) if path else None)
+        path, session = values[self.player], self._handlers.session_of(request)
+        session.players[self._place].put(Path(path) if path else None)
         return self._handlers.changed_run(session, self._line(session, values)) or no_updates()
 
     def on_upload(self, values: FormValues, request: gr.Request) -> Updates:
@@ -574,26 +574,26 @@ class PlayerHandlers:
 
         The answers of `on_change` to two uploads may overtake each other: this scope comes last.
         """
-        if not values[self._player]:
+        if not values[self.player]:
             return no_updates()
         session = self._handlers.session_of(request)
         return {**self._copied(session, values), **self._handlers.scope(session)}
 
     def _copied(self, session: Session, values: FormValues) -> Updates:
         """Return the copy, or why there is none; {} if browsers play the file itself."""
-        path = Path(values[self._player])
+        path = Path(values[self.player])
         shown: Path | VrThinkerError
         try:
             shown = self._uploads.make_playable(path)
-            session.players[self._side - 1].held.extend((path, shown))
+            session.players[self._place].held.extend((path, shown))
         except VrThinkerError as error:
             shown = error
-        player = session.players[self._side - 1]
+        player = session.players[self._place]
         if player.digest != file_digest(path) or shown == path:
             return {}  # another file has come meanwhile, or browsers play this one
         status, line = self._parts.status, self._line(session, values)
         if isinstance(shown, Path):
-            return {self._player: str(shown), status: f"{words.COPY_SHOWN} {line}"}
+            return {self.player: str(shown), status: f"{words.COPY_SHOWN} {line}"}
         if isinstance(shown, NoCopy):
             player.held.append(path)
             return {status: f"{shown} {words.NO_COPY} {line}"}
@@ -604,7 +604,7 @@ class PlayerHandlers:
 
     def on_address(self, values: FormValues, request: gr.Request) -> Updates:
         """Replace the video by the file at a web address."""
-        address, status = (values[self._address] or "").strip(), self._parts.status
+        address, status = (values[self.address] or "").strip(), self._parts.status
         session = self._handlers.session_of(request)
         before = session.shown
         try:
@@ -613,8 +613,8 @@ class PlayerHandlers:
             path = self._uploads.fetch(address)
             playable = self._uploads.make_playable(path)
         except VrThinkerError as error:
-            return self._handlers.refusal(session, error, str(self._address.elem_id))
-        player, shown = session.players[self._side - 1], session.shown
+            return self._handlers.refusal(session, error, str(self.address.elem_id))
+        player, shown = session.players[self._place], session.shown
         player.held.extend((path, playable))
         if shown is not None and shown.run.is_replay and shown is not before:
             return no_updates()  # a saved run with its own videos was opened meanwhile
@@ -622,7 +622,7 @@ class PlayerHandlers:
         line = self._line(session, values)
         line = line if playable == path else f"{words.COPY_SHOWN} {line}"
         changed = self._handlers.changed_run(session, line)
-        return {**changed, self._player: str(playable), status: line}
+        return {**changed, self.player: str(playable), status: line}
 
     def _line(self, session: Session, values: FormValues) -> str:
         """Say that the shown run judged other videos, or else the next step."""
@@ -631,7 +631,7 @@ class PlayerHandlers:
         if session.changed_sides() and not any(refusals) and not removed:
             return words.CHANGED
         # The browser's values are older than what is known of this player.
-        paths = [None if part is self._player else values[part] for part in self._parts.videos]
+        paths = [None if part is self.player else values[part] for part in self._parts.videos]
         first, second = (
             bool(path or player.digest) and not player.refusal
             for path, player in zip(paths, session.players, strict=True)
@@ -796,7 +796,7 @@ def connect(blocks: CheckedBlocks, parts: PageComponents, services: Services) ->
     unanswered = "() => VRThinker.chooser.say(VRThinker.UNREACHABLE)"
     for asked in (opened, pressed):
         asked.failure(None, None, None, js=unanswered, **QUIET)
-    _connect_players(parts, services, handlers)
+    _connect_players(parts, handlers)
 
     own = [*parts.shown_run, *settings]
     parts.open_button.upload(handlers.open_trace, {parts.open_button, *settings}, own, **QUIET)
@@ -812,13 +812,13 @@ def connect(blocks: CheckedBlocks, parts: PageComponents, services: Services) ->
     blocks.unload(on_unload)
 
 
-def _connect_players(parts: PageComponents, services: Services, handlers: Handlers) -> None:
+def _connect_players(parts: PageComponents, handlers: Handlers) -> None:
     inputs: set[Any] = {parts.prompt, *parts.videos}
     outputs = parts.run_outputs
     line, follow = [parts.prompt, parts.status], {"js": FOLLOW_PROMPT, **MULTIPLE}
     parts.prompt.change(None, line, parts.status, **follow)
-    for side, player, address in zip(Side, parts.videos, parts.addresses, strict=True):
-        own = PlayerHandlers(handlers, parts, services.uploads, side)
+    for own in (PlayerHandlers(handlers, side) for side in Side):
+        player, address = own.player, own.address
         changed, limits = [player, *outputs], {"concurrency_limit": 2, **QUIET}
         arrived = player.upload(own.on_change, inputs, outputs, queue=False, **MULTIPLE)
         copied = arrived.then(own.on_upload, inputs, changed, concurrency_id="copies", **limits)

@@ -170,8 +170,7 @@ class Inside(Site):
         self.pool = ThreadPoolExecutor(16)
         self.parts: Any = components(tuple(judges.names))
         self.on = Handlers(self.parts, self.services)
-        told = self.on, self.parts, self.uploads
-        self.players = [PlayerHandlers(*told, side) for side in Side]
+        self.players = [PlayerHandlers(self.on, side) for side in Side]
 
 
 @contextmanager
