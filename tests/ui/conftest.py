@@ -208,7 +208,7 @@ def new_page(contexts: Callable[..., BrowserContext]) -> Iterator[Callable[..., 
     errors: list[str] = []
 
     def keep_foreign(request: Request) -> None:
-        if not is_local(request.url):
+        if not request.url.startswith(("http://127.0.0.1:", "data:", "blob:", "file:")):
             errors.append(f"a request left: {request.url}")
 
     def start(**options: Any) -> Page:
@@ -275,10 +275,6 @@ def open_report(open_file: Callable[[Path], Page], tmp_path: Path) -> OpenReport
         return open_file(path)
 
     return start
-
-
-def is_local(url: str) -> bool:
-    return url.startswith(("http://127.0.0.1:", "data:", "blob:", "file:"))
 
 
 @contextmanager

@@ -84,6 +84,8 @@ def test_a_run_through_gradio_client_and_through_plain_http(server: Server, clip
     check_run(list(job))
     check_run(job.outputs())
     check_run(answers(server, *calls.uploaded(server, clips), PROMPT))
+    second = answers(server, *calls.uploaded(server, clips), PROMPT, "second")[-1]
+    assert (second["judge"], second["labels"]) == ("second", dict.fromkeys(VERDICT, 2))
     program = calls.client(server)
     check_one_turn(program.predict(*map(handle_file, clips), settings=ONE_TURN, **told))
     for settings in (ONE_TURN, json.dumps(ONE_TURN)):
@@ -117,6 +119,7 @@ def test_bad_input_is_a_sentence(server: Server, clips: Clips, tmp_path: Path) -
             (one, two, PROMPT, "nobody"),
             "There is no judge 'nobody' here. Choose script, ",
         ),
+        ((one, two, PROMPT, "missing"), "There is no folder missing."),
         ((one, two, PROMPT, "python:os:abort"), "There is no judge 'python:os:abort' here."),
         ((one, two, PROMPT, "", concat), '"Frames per call" must lie between 1 and 8; it is 12.'),
     ):
@@ -149,15 +152,6 @@ def test_health(server: Server) -> None:
         "settings": [{name: getattr(row, name) for name in names} for row in SETTINGS],
         "version": __version__,
     }
-
-
-def test_a_program_chooses_a_judge_by_name(server: Server, clips: Clips) -> None:
-    files, second = calls.uploaded(server, clips), {"TA": 2, "MQ": 2, "VQ": 2, "OA": 2}
-    for name, judge, labels in ((None, "script", VERDICT), ("second", "second", second)):
-        item = answers(server, *files, PROMPT, name)[-1]
-        assert (item["stop"], item["judge"], item["labels"]) == ("answered", judge, labels)
-    missing = answers(server, *files, PROMPT, "missing")[-1]
-    check_refused(missing, "There is no folder missing.")
 
 
 def test_a_browser_cannot_choose_or_send_what_is_not_offered(server: Server, clips: Clips) -> None:

@@ -117,6 +117,9 @@ def test_who_waits_is_told_their_place_and_may_leave(busy: Inside, two: Pair) ->
     earlier = bert["buttons"]["number"]
     assert bert.stop()["buttons"] == {"number": earlier, "running": False}
     until(lambda: cleo["status"] == place_in_queue(1))
+    players = cleo["first"], cleo["second"]
+    cleo.act(busy.on.swap_videos, *map(str, two))
+    assert (cleo["first"], cleo["second"]) == players, "what waits is not changed"
     bert.compare(two)
     until(lambda: bert["status"] == place_in_queue(2))
     bert.stop(earlier)
@@ -174,6 +177,23 @@ def test_a_run_that_was_left_is_followed_on_another_page(busy: Inside, two: Pair
     said = second["status"], second["trace"]["run"]
     following.result()
     assert (second["status"], second["trace"]["run"]) == said, "no late answer takes its place"
+
+
+def test_settings_go_with_their_run_until_the_visitor_changes_one(here: Inside, two: Pair) -> None:
+    page, link = compared(here, two), here.history.share("0" * 24, RUN)
+    kept, parts = page["trace"]["kept"], here.parts
+    sent = parts.judge, *parts.settings.values()
+    page.values |= page.form(two, ASKED, "another", max_turns="2")
+
+    def opened(**named: str) -> tuple[str, str]:
+        page.act(here.on.open, {part: page.values[part] for part in sent}, **named)
+        return page["judge"], page.values[parts.settings["max_turns"]]
+
+    own, chosen = ("by hand", "6"), ("another", "2")
+    opens = {"run": kept}, {"example": link}, {"run": kept}
+    assert [opened(**each) for each in opens] == [own, chosen, own]
+    page.values[parts.settings["max_turns"]] = "4"
+    assert opened(example=link) == ("by hand", "4"), "a choice for the next run"
 
 
 # -- the order -----------------------------------------------------------------------------------
@@ -407,6 +427,7 @@ def test_a_run_whose_videos_were_replaced_says_what_it_judged(here: Inside, clip
     assert page["trace"]["changed"] == "", "its own videos, put beside a run that was opened"
     page.act(here.on.swap_videos, page["first"], page["second"])
     assert (page["first"], page["status"]) == (str(clips[1]), words.SWAPPED)
+    assert page["trace"]["changed"].endswith("judged these videos with the sides swapped.")
     page.act(here.on.swap_videos, page["first"], page["second"])
     assert put(page, 2, clips[0]) == words.CHANGED
     assert page["trace"]["changed"] == "This run judged another video 2: b.mp4."

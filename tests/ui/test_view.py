@@ -17,7 +17,7 @@ from vrthinker_core import types
 from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.protocols import make_protocol
 from vrthinker_core.runner import judge
-from vrthinker_core.types import Preference, Reply, Side, StopReason, Trace
+from vrthinker_core.types import Preference, Reply, Side, StopReason, Trace, wording
 from vrthinker_core.types.events import (
     Branch,
     Finished,
@@ -338,6 +338,12 @@ def test_outside_its_scope_no_label_reaches_anybody() -> None:
     strip = strip_json([origin, branch], branch)
     said = [(each["note"], each["labels"]) for each in strip["runs"]]
     assert said == [("Demo run, no verdict", [])] * 2
+
+
+def test_a_script_wins_nothing() -> None:
+    shown = page_of(replace(three_turns(), finished=replace(ANSWERED, scripted=True)))
+    assert shown["verdict"]["headline"] == wording.SCRIPTED
+    assert (shown["verdict"]["note"], bool(shown["no_check"])) == (wording.SCRIPTED_HELP, True)
 
 
 COUNTED = "TA (#16, #48): video 1 has {} wrong, video 2 has {} wrong, so neither is better.\n"

@@ -69,9 +69,6 @@ def test_filters_search_and_pages(listed: Page, axe: str) -> None:
     further = press(page, "Next ")
     expect_rows(page, "50 rows", *range(41, 51))
     expect(further).to_be_focused()  # though there is no further page
-    press(page, "Disagrees overall")
-    expect_rows(page, "2 of 50 rows", 1, 2)
-    press(page, "Disagrees overall")
     chip = press(page, "Failed")
     expect_rows(page, "1 of 50 rows", 7)
     expect(page.locator(".vrt-row-error")).to_have_text("There is no file a.mp4.")
@@ -219,12 +216,3 @@ def test_text_stays_text_and_everybody_can_read_it(listed: Page, axe: str) -> No
     wider = page.locator(".vrt-columns").evaluate("node => node.scrollWidth > node.clientWidth")
     assert wider == steps.is_narrow(page), "without room for both they are a strip"
     assert steps.fits(page)
-    steps.button(page, "Close", exact=True).click()
-    steps.tab(page, "Thinking")
-    page.get_by_label("Vote first").check()
-    steps.tab(page, "Evaluation")
-    expect(page.locator(".vrt-row-said")).to_contain_text("Vote first")
-    first = side_by_side(page, 1, 7)[0]
-    expect(first).to_contain_text("hidden here")
-    expect(first.locator(".vrt-tile")).to_have_count(14)
-    expect(first).not_to_contain_text(re.compile("What stood out|right|Data set|select_frames"))

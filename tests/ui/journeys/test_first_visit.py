@@ -35,7 +35,6 @@ def test_the_first_screen_leads_from_a_sentence_over_examples_to_the_boxes(
     assert not any(card.evaluate(CUT_SHORT) for card in shown)
     assert steps.serious_violations(page, axe) == []
     expect_recording_until_a_run_takes_its_place(page)
-    expect_a_script_wins_nothing(page)
 
 
 def expect_recording_until_a_run_takes_its_place(page: Page) -> None:
@@ -56,13 +55,6 @@ def expect_recording_until_a_run_takes_its_place(page: Page) -> None:
     raw = page.locator(".vrt-raw").first
     raw.locator("summary", has_text="In its own words").click()
     expect(raw.locator("p")).to_contain_text("a white cube moving right: #16 at")
-
-
-def expect_a_script_wins_nothing(page: Page) -> None:
-    page.locator(".vrt-card", has_text="Real footage: Big Buck Bunny").click()
-    steps.button(page, "Skip to the end").click()
-    expect(steps.headline(page)).to_have_text("Scripted example")
-    expect(page.locator(".vrt-unchecked")).to_contain_text("A person wrote these replies")
 
 
 @opened(moving=MOVING)

@@ -17,6 +17,7 @@ import pytest
 from tests.support import app_process
 from tests.support.fake_hosts import KEY, openai_host
 from tests.support.faulty_server import FaultyServer
+from tests.support.waiting import until
 from tests.ui.support import handmade_runs, steps
 from tests.ui.support.browsing import (
     Clips,
@@ -216,7 +217,8 @@ def test_the_chosen_judge_runs_and_is_named_or_is_missing_or_late(
     steps.wait_for(page, "writing")
     choose(page, "script", ran="endless")  # for the next run
     steps.choose_judge(page, "slow")
-    steps.wait_until_written(page)
+    before = steps.trace_text(page)
+    until(lambda: page.wait_for_timeout(30) or steps.trace_text(page) != before)
     steps.stop(page)
     go.click()
     steps.wait_for(page, "^Loading the judge")

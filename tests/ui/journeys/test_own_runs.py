@@ -93,28 +93,18 @@ def test_no_run_is_lost(page: Page, open_page: Open, server: Server, clips: Clip
     steps.wait_for(stranger, "was deleted")
 
 
-def begin_slow(page: Page, clips: Clips) -> str:
-    """Begin a run of the slow judge, of at most three turns; returns where the page was."""
+def test_a_run_that_was_followed_goes_on(page: Page, clips: Clips, tmp_path: Path) -> None:
     home = page.url
     steps.wait_for_judge(page)
     steps.open_settings(page, more=True)
     steps.choose_judge(page, "slow")
     steps.choose(page, "max_turns", "3")
     steps.begin(page, clips)
-    return home
-
-
-def expect_form(page: Page, judge: str, max_turns: str) -> None:
-    expect(page.locator("#max_turns input")).to_have_value(max_turns)
-    expect(page.locator(".vrt-judge-chip")).to_contain_text(f"Judge: {judge}")
-
-
-def test_a_run_that_was_followed_goes_on(page: Page, clips: Clips, tmp_path: Path) -> None:
-    home = begin_slow(page, clips)
     page.reload()
     expect(page.locator(".vrt-judge")).to_have_text("Judge: slow")
     steps.open_settings(page, more=True)
-    expect_form(page, "slow", "3")
+    expect(page.locator("#max_turns input")).to_have_value("3")
+    expect(page.locator(".vrt-judge-chip")).to_contain_text("Judge: slow")
     page.goto(home)
     open_run(page, "Video 1 is better overall")
     steps.wait_for(page, steps.RECORDED)
@@ -136,28 +126,6 @@ def test_a_run_that_was_followed_goes_on(page: Page, clips: Clips, tmp_path: Pat
     expect(fault).to_have_count(0)
     expect(page.locator(".vrt-run-prompt[dir=auto]").first).to_have_text("No prompt")
     expect(steps.button(page, "Delete this run: No prompt")).to_be_visible()
-
-
-def test_settings_go_with_their_run(page: Page, clips: Clips, tmp_path: Path) -> None:
-    home = begin_slow(page, clips)
-    steps.stop(page)
-    trace = steps.saved(page, tmp_path / "trace.json")
-    page.goto(home)
-    steps.open_settings(page, more=True)
-    steps.choose(page, "max_turns", "2")
-    open_run(page, "Stopped")
-    expect_form(page, "slow", "3")
-    steps.show_example(page)
-    expect_form(page, "script", "2")
-    steps.open_trace(page, trace)
-    expect_form(page, "slow", "3")
-    steps.show_example(page)
-    expect_form(page, "script", "2")
-    page.go_back()
-    expect_form(page, "slow", "3")
-    steps.choose(page, "max_turns", "4")
-    steps.show_example(page)
-    expect_form(page, "slow", "4")  # a choice for the next run
 
 
 def test_leaving_stops_the_judge(endless: Server, open_page: Open, clips: Clips) -> None:

@@ -20,7 +20,6 @@ from tests.ui.support.browsing import (
 )
 from tests.ui.support.saved_examples import PROMPT, ask, write_example
 from vrthinker_core.traces import load, to_json
-from vrthinker_core.types import StopReason
 
 THINK = "VQ: video 2 is sharper. MQ: both are smooth. Overall video 1 is better at frame 60. "
 ANSWER = f"<Think>{THINK * 3}</Think><Answer>TA=1, VQ=2, MQ=0, OA=1</Answer>"
@@ -54,12 +53,6 @@ def begin_check(page: Page) -> None:
     steps.wait_until_said(page, "^Sides swapped: Turn 1 of .* writing")
 
 
-def expect_refused(page: Page, why: str) -> None:
-    steps.button(page, CHECK).click()
-    expect(page.locator(".vrt-check")).to_contain_text(why)
-    steps.expect_idle(page)
-
-
 def run_and_verdict(page: Page) -> list[str]:
     return [page.locator(part).inner_text() for part in (".vrt-turns", ".vrt-verdict")]
 
@@ -80,16 +73,15 @@ def test_both_verdicts_stand_beside_each_other(page: Page, clips: Clips, tmp_pat
     steps.compare(page, clips)
     before = run_and_verdict(page)
     steps.write_prompt(page, "Something else.")
-    expect_refused(page, "inputs have changed")
+    steps.button(page, CHECK).click()
+    expect(page.locator(".vrt-check")).to_contain_text("inputs have changed")
+    steps.expect_idle(page)
     steps.write_prompt(page, PROMPT)
     begin_check(page)
     page.locator("#stop").click()
     expect(page.locator(".vrt-order-line")).to_contain_text("not checked")
     as_given.click()
     assert run_and_verdict(page) == before
-    stopped = steps.saved_trace(page, tmp_path)
-    assert stopped.finished.stop is StopReason.ANSWERED
-    assert stopped.swapped.finished.stop is StopReason.CANCELLED
     begin_check(page)  # what was stopped can be checked again
     expect(steps.button(page, CHECK)).to_be_hidden()
     expect(swapped).to_be_visible()
@@ -104,12 +96,9 @@ def test_both_verdicts_stand_beside_each_other(page: Page, clips: Clips, tmp_pat
     trace = steps.saved_trace(page, tmp_path)
     assert trace.swapped.finished.verdict == trace.finished.verdict
     steps.replay(page, tmp_path / "trace.json")
+    assert all(steps.video_files(page)), "a file of one's own run finds its videos"
     expect_both(page)
     expect(swapped).to_be_hidden()
-    by_another = replace(trace.started, judge="someone else")
-    steps.replay(page, tmp_path / "trace.json", replace(trace, started=by_another, swapped=None))
-    expect(page.locator(".vrt-both")).to_be_hidden()
-    expect_refused(page, "someone else gave this verdict and cannot be asked")
 
 
 def expect_each_order_to_be_shown(page: Page) -> None:
@@ -177,9 +166,7 @@ def test_a_branch_with_frames_of_the_players_stands_beside_its_origin(page: Page
     expect(page.locator(".vrt-run-branch")).to_have_text(names[1])
 
 
-def test_another_judge_compares_the_same_pair_or_goes_on_from_a_turn(
-    page: Page, example: Path, tmp_path: Path
-) -> None:
+def test_another_judge_compares_the_same_pair_or_goes_on_from_a_turn(page: Page) -> None:
     """A branch from turn 1 is a whole run; what cannot be is said in the form."""
     prompt = page.locator("#prompt textarea")
     steps.show_example(page)
@@ -208,15 +195,3 @@ def test_another_judge_compares_the_same_pair_or_goes_on_from_a_turn(
     page.keyboard.press("Enter")
     steps.wait_until_over(page)
     expect(page.locator(".vrt-header .vrt-judge")).to_have_text("Judge: other")
-    trace = load(example / "trace.json")
-    first, second = (replace(clip, digest=clip.digest[::-1]) for clip in trace.started.clips)
-    for clips, why in (
-        ((trace.started.clips[0], second), "Video 2 of this run is not here"),
-        ((first, second), "videos of this run are not here"),
-    ):
-        elsewhere = replace(trace, started=replace(trace.started, clips=clips))
-        steps.replay(page, tmp_path / "trace.json", elsewhere)
-        expect(page.locator("#second video")).to_have_count(0)
-        expect_refused(page, why)
-    steps.button(ask_at(page, 2), "Run").click()
-    expect(said).to_contain_text("videos of this run are not here")

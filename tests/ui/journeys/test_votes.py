@@ -37,15 +37,6 @@ def expect_voted(page: Page, *labels: str) -> None:
     expect(page.locator(".vrt-own li")).to_have_text(list(labels), use_inner_text=True)
 
 
-def expect_nothing_told(page: Page) -> None:
-    expect(page.locator(".vrt-hidden")).to_be_visible()
-    for name in ("All frames", "History", "Thinking"):
-        steps.tab(page, name)
-        seen = page.locator("body").inner_text()
-        assert [word for word in TELLS if word in seen] == []
-    expect(page.locator(".vrt-send")).to_be_hidden()
-
-
 def test_a_vote_is_kept_and_can_be_changed(page: Page, tmp_path: Path) -> None:
     steps.show_example(page)
     steps.button(page, "Vote", exact=True).click()
@@ -86,7 +77,13 @@ def test_vote_first_hides_a_run(page: Page, clips: Clips, axe: str, tmp_path: Pa
     expect(page.locator(".vrt-follow")).to_be_hidden()
     expect(page.locator(".vrt-wants:visible")).to_have_count(0)
     steps.wait_until_over(page)
-    expect_nothing_told(page)
+    expect(page.locator(".vrt-hidden")).to_be_visible()
+    for name in ("All frames", "History", "Thinking"):
+        steps.tab(page, name)
+        seen = page.locator("body").inner_text()
+        assert [word for word in TELLS if word in seen] == []
+    expect(page.locator(".vrt-send")).to_be_hidden()
+    assert steps.serious_violations(page, axe) == []
     vote(page, "Both bad")
     expect_voted(page, "Overall No difference found · you differ")
     expect(page.locator(".vrt-voted")).to_contain_text("Both are bad.")
@@ -94,23 +91,3 @@ def test_vote_first_hides_a_run(page: Page, clips: Clips, axe: str, tmp_path: Pa
     expect(page.locator(".vrt-voted")).to_contain_text("before the verdict was seen")
     assert steps.serious_violations(page, axe) == []
     assert steps.saved_trace(page, tmp_path).vote.blind
-
-
-@opened(dark={"color_scheme": "dark"})
-def test_vote_first_holds_for_links(page: Page, axe: str, tmp_path: Path) -> None:
-    page.get_by_label("Vote first").check()
-    page.goto(f"{page.url}?trace=a-block")
-    expect_nothing_told(page)
-    assert steps.serious_violations(page, axe) == []
-    expect(page.get_by_label("Vote first")).to_be_checked()
-    told = page.locator("meta").evaluate_all("all => all.map(({ content }) => content).join()")
-    assert "is better" not in told
-    steps.button(page, "Show the verdict without voting").click()
-    expect(steps.headline(page)).to_be_visible()
-    expect(page.locator(".vrt-hidden")).to_be_hidden()
-    expect(page.locator(".vrt-turns")).to_contain_text("TELLTALE")
-    steps.button(page, "Vote", exact=True).click()
-    vote(page, "No difference")
-    expect_voted(page, "Overall No difference found · you differ")
-    assert steps.serious_violations(page, axe) == []
-    assert not steps.saved_trace(page, tmp_path).vote.blind

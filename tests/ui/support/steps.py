@@ -162,12 +162,6 @@ def stop(page: Page) -> None:
     expect(page.locator("#go")).to_be_visible()
 
 
-def wait_until_written(page: Page) -> None:
-    """Until the judge has written more."""
-    before = trace_text(page)
-    until(lambda: page.wait_for_timeout(30) or trace_text(page) != before)
-
-
 def changed(page: Page) -> Locator:
     """The notice that players and prompt are no longer those of the run."""
     return page.locator(".vrt-changed")
