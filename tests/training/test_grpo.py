@@ -36,7 +36,7 @@ from vrthinker_core.training.config import changed_config, preset_config
 from vrthinker_core.training.grpo import Group, grpo_arguments, mixed_share, run_grpo, train_grpo
 from vrthinker_core.training.metrics import StepMetrics, read_metrics
 from vrthinker_core.training.rollouts import LabelledPair
-from vrthinker_core.training.run_folder import TimeBudget, TrainingRun, open_run_folder
+from vrthinker_core.training.run_folder import StageRun, TimeBudget, TrainingRun, open_run_folder
 from vrthinker_core.training.token_rows import IGNORED, collate, token_rows
 from vrthinker_core.types import StopReason
 from vrthinker_core.ui.runs_tab import TraceFiles
@@ -157,7 +157,8 @@ def run(
     config = changed_config(CONFIG, changes.split())
     begun = TrainingRun("grpo", str(judge), "two pairs")
     with open_run_folder(out, begun, config, resume=True) as folder:
-        return run_grpo(str(judge), TwoPairs(), config, folder, time_budget or TimeBudget())
+        stage = StageRun(str(judge), config, folder, time_budget or TimeBudget())
+        return run_grpo(stage, TwoPairs())
 
 
 @pytest.fixture(scope="module")

@@ -31,12 +31,14 @@ from vrthinker_core.training.rollouts import (
     LabelledPair,
     Rollout,
     by_pair,
+    in_order,
     play,
     play_each,
 )
 from vrthinker_core.training.row_set import SHOWN, keep_rollouts
 from vrthinker_core.training.run_folder import (
     RunFolder,
+    StageRun,
     TimeBudget,
     TrainedStage,
     TrainingRun,
@@ -68,7 +70,8 @@ def measure_judge(
     A pair that cannot be played does not count. Raises BadInput if none can.
     """
     count, samples = min(gates.pairs, pairs.size or gates.pairs), gates.samples
-    played = list(play_each(map(pairs.pair, range(count)), judge, settings, samples))
+    each_played = play_each(map(pairs.pair, range(count)), judge, settings, samples)
+    played = [result for _, result in in_order(each_played)]
     errors = [each for each in played if not isinstance(each, Rollout)]
     groups = [
         whole
@@ -218,12 +221,13 @@ def train_stage(
         require_training_memory(
             source, reference=is_grpo and config.grpo.kl > 0, frozen_vision=config.frozen_vision
         )
+    run = StageRun(source, config, folder, time_budget)
     if stage == "cold-start":
         lessons = _lessons(data, part, held_out, config.gates.pairs)
-        made = cold_start(source, lessons, config, folder, time_budget)
+        made = cold_start(run, lessons)
     else:
         assert part is not None, "the command opens them"
-        made = (run_grpo if is_grpo else rejection)(source, part, config, folder, time_budget)
+        made = (run_grpo if is_grpo else rejection)(run, part)
     if made is not None and held_out is not None and alone:
         # Keep rollouts of the result, named by its last step
         step = max((metrics.step for metrics in read_metrics(folder.path)), default=0)

@@ -129,20 +129,18 @@ def _traced_runs(folder: Path, videos: ExitStack) -> Iterator[RunEntry]:
             plan = run_protocol(file.trace).frame_plan
             if plan not in opened:
                 opened[plan] = videos.enter_context(OpenClips(plan))
-            clips = opened[plan]
-            again = partial(_read_again, file.path, file.pair, clips, number)
-            yield StoredRollout(_traced_rollout(file, clips, number), again)
+            place = file.path, file.pair, opened[plan], number
+            yield StoredRollout.read(partial(_traced_rollout, *place))
         except NotForTraining as error:
             yield FilterRefusal(Reason.STORED, str(error))
         except VideoError as error:
             yield FilterRefusal(Reason.VIDEO, str(error))
 
 
-def _read_again(path: Path, pair: EvaluationPair | None, clips: OpenClips, number: int) -> Rollout:
-    return _traced_rollout(TraceFile(path, load(path), pair), clips, number)
-
-
-def _traced_rollout(file: TraceFile, clips: OpenClips, number: int) -> Rollout:
+def _traced_rollout(
+    path: Path, known: EvaluationPair | None, clips: OpenClips, number: int
+) -> Rollout:
+    file = TraceFile(path, load(path), known)
     prompt = file.trace.started.prompt
     first, second = (Path(str(video["path"])) for video in trace_videos(file, file.trace))
     source = ClipFrames(VideoPair(prompt, first, second), clips)

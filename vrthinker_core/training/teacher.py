@@ -23,7 +23,7 @@ from vrthinker_core.training.rollouts import (
     LabelledPair,
     Rollout,
     Unplayable,
-    play_as_they_end,
+    in_order,
     play_each,
 )
 from vrthinker_core.training.trace_folder import to_trace
@@ -101,23 +101,20 @@ def _play_pairs(
     """Play as many side by side as the job says; at a server each goes at its own pace."""
     begun: list[int] = []
 
-    def taken(numbers: Iterable[int]) -> Iterator[LabelledPair]:
+    def taken() -> Iterator[LabelledPair]:
         for number in numbers:
             begun.append(number)
             yield pairs.pair(number)
 
-    if not callable(judge):
-        how = taken(numbers), judge, job.settings, job.samples, job.live
-        remote = isinstance(judge, RemoteBackend)
-        played = play_as_they_end(*how) if remote else enumerate(play_each(*how))
-        for position, result in played:
-            yield begun[position // job.samples], position % job.samples, result
+    if callable(judge):
+        for number in numbers:
+            one = play_each([pairs.pair(number)], judge(number), job.settings, job.samples)
+            for sample, result in in_order(one):
+                yield number, sample, result
         return
-    for number in numbers:
-        for sample, result in enumerate(
-            play_each([pairs.pair(number)], judge(number), job.settings, job.samples)
-        ):
-            yield number, sample, result
+    played = play_each(taken(), judge, job.settings, job.samples, job.live)
+    for position, result in played if isinstance(judge, RemoteBackend) else in_order(played):
+        yield begun[position // job.samples], position % job.samples, result
 
 
 def _store(
