@@ -47,8 +47,8 @@ class FrameEnvironment:
         """Begin with the pair of `number`; gives the first user message, which TRL adds."""
         pair = self._pairs.pair(int(row["number"]))
         self.pair = replace(pair, source=CachedFrames(pair.source))
-        self._comparison = open_rollout(self.pair, silent(self._judge), self._settings)
-        opening = next_prompt(self._comparison)
+        self._comparison = begin(self.pair, self._judge, self._settings)
+        opening = first_prompt(self._comparison)
         return content_blocks((opening if self._video_items else videos_as_images(opening))[-1])
 
     def select_frames(
@@ -75,9 +75,9 @@ class FrameEnvironment:
         return content_blocks(comparison.deliberation.ask()[-1])
 
 
-def silent(judge: JudgeDescription) -> ScriptedBackend:
-    """Return a judge of that description whose replies come from elsewhere."""
-    return ScriptedBackend(
+def begin(pair: LabelledPair, judge: JudgeDescription, settings: Settings) -> Comparison:
+    """Return a rollout at its first request, whose replies come from elsewhere."""
+    silent = ScriptedBackend(
         (" ",),
         judge.protocols[0] if judge.protocols else None,
         judge.name,
@@ -85,11 +85,13 @@ def silent(judge: JudgeDescription) -> ScriptedBackend:
         scope=judge.scope,
         notes=judge.notes,
     )
-
-
-def next_prompt(comparison: Comparison) -> Sequence[Message]:
-    """Go on to the next request; return its messages. Raises the error that ends the run."""
+    comparison = open_rollout(pair, silent, settings)
     deque(comparison.advance(), maxlen=0)
+    return comparison
+
+
+def first_prompt(comparison: Comparison) -> Sequence[Message]:
+    """Return the messages of the first request. Raises the error that ends the run."""
     if comparison.request is None:
         raise comparison.error or BadInput("The rollout is over.")
     return comparison.request.messages
@@ -102,8 +104,7 @@ def replay(
 
     If none does, the tokens were used up. If a frame cannot be had, the rollout has failed.
     """
-    comparison = open_rollout(pair, silent(judge), settings)
-    deque(comparison.advance(), maxlen=0)
+    comparison = begin(pair, judge, settings)
     for reply in replies:
         if comparison.request is not None:
             _answer(comparison, reply)

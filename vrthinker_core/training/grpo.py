@@ -33,9 +33,9 @@ from vrthinker_core.training.config import TrainConfig
 from vrthinker_core.training.environment import (
     CachedFrames,
     FrameEnvironment,
-    next_prompt,
+    begin,
+    first_prompt,
     replay,
-    silent,
 )
 from vrthinker_core.training.metrics import StepMetrics
 from vrthinker_core.training.pair_set import PairSet, in_training_order
@@ -44,9 +44,7 @@ from vrthinker_core.training.rollouts import (
     UNPLAYABLE,
     LabelledPair,
     Rollout,
-    by_pair,
     of_row,
-    open_rollout,
 )
 from vrthinker_core.training.row_set import SHOWN, keep_rollouts
 from vrthinker_core.training.run_folder import StageRun, world_size
@@ -106,7 +104,7 @@ class PlayablePairs:
         pair = self.pairs.pair(number)
         pair = replace(pair, source=CachedFrames(pair.source))  # it is replayed for its reward
         try:
-            next_prompt(open_rollout(pair, silent(self.judge), self.settings))
+            first_prompt(begin(pair, self.judge, self.settings))
         except UNPLAYABLE as error:
             raise of_row(error, pair) from None
         return pair
@@ -160,13 +158,14 @@ class RolloutRewards:
             for environment, ids in zip(environments, completion_ids, strict=True)
         ]
         groups = []
-        for group in by_pair(rollouts, self.samples):
-            ends = enumerate(rollout.run.finished for rollout in group)
-            told = [place for place, end in ends if end and end.stop is not StopReason.FAILED]
-            runs = [group[place].run for place in told]
-            rewards = group_rewards(runs, group[0].pair.truth, self.weights)
-            known = dict(zip(told, rewards, strict=True))
-            groups.append(Group(tuple(group), tuple(map(known.get, range(len(group))))))
+        for start in range(0, len(rollouts), self.samples):
+            group = rollouts[start : start + self.samples]
+            ends = [rollout.run.finished for rollout in group]
+            failed = [end is None or end.stop is StopReason.FAILED for end in ends]
+            runs = [each.run for each, lost in zip(group, failed, strict=True) if not lost]
+            rewards = iter(group_rewards(runs, group[0].pair.truth, self.weights))
+            known = tuple(None if lost else next(rewards) for lost in failed)
+            groups.append(Group(tuple(group), known))
         self.groups = groups
         return [total for group in groups for total in group.totals]
 

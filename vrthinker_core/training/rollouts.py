@@ -1,6 +1,6 @@
 """Rollouts: pairs with known labels, played by a judge as the page compares them."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -107,11 +107,6 @@ def play_each(
                     raise error
                 else:
                     yield position, rollout_of(pair, comparison)
-
-
-def by_pair(played: Sequence[T], samples: int) -> list[Sequence[T]]:
-    """What stands pair by pair, `samples` of each, in a list for each pair."""
-    return [played[start : start + samples] for start in range(0, len(played), samples)]
 
 
 def of_row(error: Unplayable, pair: LabelledPair) -> Unplayable:

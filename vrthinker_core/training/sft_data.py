@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import get_args
 
-from vrthinker_core.errors import BadInput, TraceError, VideoError
+from vrthinker_core.errors import BadInput, VideoError
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.traces import load
 from vrthinker_core.training.data import kind_of, open_pairs, path_of
@@ -122,9 +122,7 @@ def _teachers_runs(folder: Path, videos: ExitStack) -> Iterator[RunEntry]:
 def _traced_runs(folder: Path, videos: ExitStack) -> Iterator[RunEntry]:
     """The first run of each trace, over its videos; a person's labels count before the judge's."""
     opened: dict[FramePlan, OpenClips] = {}
-    for number, (_, file) in enumerate(read_traces([folder])):
-        if isinstance(file, TraceError):
-            continue
+    for number, file in enumerate(read_traces([folder])):
         try:
             plan = run_protocol(file.trace).frame_plan
             if plan not in opened:

@@ -92,13 +92,13 @@ def scripted_teacher(
     return of_pair
 
 
-Played = tuple[int, int, Rollout | Unplayable]  # Pair, sample, and what came of it
-
-
 def _play_pairs(
     pairs: PairSet, numbers: Iterator[int], judge: Backend | BackendOfPair, job: TeacherJob
-) -> Iterator[Played]:
-    """Play as many side by side as the job says; at a server each goes at its own pace."""
+) -> Iterator[tuple[int, int, Rollout | Unplayable]]:
+    """Pair, sample and what came of it, as many side by side as the job says.
+
+    At a server each goes at its own pace.
+    """
     begun: list[int] = []
 
     def taken() -> Iterator[LabelledPair]:
@@ -135,9 +135,11 @@ def _store(
         return replace(outcome, reason=reason, sentence=encodable(str(played)))
     run = played.run
     written = "\0".join(turn.completion.text for turn in run.turns).encode("utf-8", "replace")
-    digest = hashlib.sha256(written).hexdigest()[:16]
-    given = run.final_verdict.labels if run.final_verdict else {}
-    outcome = replace(outcome, given=given, replies=digest)
+    outcome = replace(
+        outcome,
+        given=run.final_verdict.labels if run.final_verdict else {},
+        replies=hashlib.sha256(written).hexdigest()[:16],
+    )
     if refused := refusal(run, pair.truth):
         outcome = replace(outcome, reason=str(refused.reason), sentence=refused.sentence)
         if not job.keep_all:
