@@ -11,8 +11,8 @@ import vrthinker_core.training as room
 from vrthinker_core.backends.judge_name import NANO
 from vrthinker_core.training.config import changed_config, preset_config
 from vrthinker_core.training.estimate import (
+    TOKENS,
     TrainingEstimate,
-    TrainingPlan,
     config_plan,
     estimate,
     model_shape,
@@ -63,7 +63,8 @@ def test_a_plan_takes_so_much_memory_time_and_so_many_steps(
 
 
 def test_weights_gradients_and_optimizer_are_sixteen_bytes_a_weight() -> None:
-    found = dict(estimate(SHAPE, TrainingPlan("cold-start", gpus=1, frozen_vision=False)).memory)
+    config = changed_config(preset_config("7b"), ["frozen_vision=false"])
+    found = dict(estimate(SHAPE, config_plan("cold-start", config, 1)).memory)
     bytes_ = 2**30 * sum(found[name] for name in ("weights", "gradients", "optimizer"))
     assert bytes_ == pytest.approx(16 * SHAPE.weights)
 
@@ -76,7 +77,7 @@ def planned(*changes: str) -> TrainingEstimate:
 def test_without_vllm_a_gpu_generates_all_its_rollouts_of_a_step_at_once() -> None:
     alone, fewer = planned("grpo.trl.lora=64"), planned("grpo.trl.lora=64", "grpo.pairs=8")
     caches = [dict(each.memory)["KV cache of rollouts"] for each in (alone, fewer)]
-    assert caches[0] * 2**30 == 64 * alone.plan.tokens * 28 * 1024 * 2
+    assert caches[0] * 2**30 == 64 * TOKENS * 28 * 1024 * 2
     assert caches[1] == pytest.approx(caches[0] / 8)
     assert "set grpo.trl.vllm, or take more GPUs or fewer grpo.pairs" in alone.verdict
     assert fewer.verdict == "fits"

@@ -19,7 +19,6 @@ from tests.training.test_teacher import PAIRS, SCRIPTED
 from vrthinker_core import export
 from vrthinker_core.errors import BadInput
 from vrthinker_core.results.layout import EvaluationPair
-from vrthinker_core.results.result import RESULTS, TRACES, result_of, to_line
 from vrthinker_core.traces import to_json
 from vrthinker_core.training.data import absolute_data, kind_of, open_pairs, path_of, read_pairs
 from vrthinker_core.training.pair_set import DrawnPairSet, VideoPairSet
@@ -130,18 +129,6 @@ def test_a_trace_beside_a_data_set_changes_nothing(name: str, kind: str, tmp_pat
     for file, data in ((name, b""), ("run.json", to_json(TRACE))):
         (tmp_path / file).write_bytes(data)
         assert kind_of(tmp_path) == kind
-
-
-@pytest.mark.parametrize("kind", ["rl", "videogen-reward"])
-def test_rows_name_their_videos(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.copytree(EXAMPLE, tmp_path / "runs" / "one")
-    (tmp_path / "rows").mkdir()
-    monkeypatch.chdir(tmp_path)
-    out = Path("rows", "table.csv" if kind == "videogen-reward" else "rows.jsonl")
-    assert export([Path("runs")], kind, out).rows
-    (row,) = read_pairs(str(out))
-    assert not row.fault
-    shows_the_example(row)
 
 
 def test_a_persons_label_counts_first_and_judges_who_differ_say_nothing(tmp_path: Path) -> None:
@@ -290,15 +277,10 @@ def test_an_evaluation_is_learnt_from_and_what_is_called_traces(tmp_path: Path) 
     (tmp_path / "evaluation" / "run.json").unlink()
     assert open_ready_runs(str(tmp_path / "evaluation")) is None
     assert len(kept(f"traces:{tmp_path / 'evaluation'}")[0]) == 1
-
-
-def test_labels_of_an_evaluated_data_set_count_before_the_judges(tmp_path: Path) -> None:
-    (tmp_path / TRACES).mkdir()
-    shutil.copy(EXAMPLE / "trace.json", tmp_path / TRACES / "id.json")
-    (tmp_path / "run.json").touch()
-    pair = EvaluationPair("id", 1, TRACE.started.prompt, *map(str, VIDEOS), OTHER)
-    (tmp_path / RESULTS).write_bytes(to_line(result_of(pair, TRACE, "traces/id.json")))
-    assert kept(tmp_path)[0] == []
+    table = tmp_path / "pairs.csv"
+    table.write_text("video1,video2,prompt,OA\n")
+    for data in ("drawn:1", table, tmp_path / "gone", write_rows(tmp_path, published_rl())):
+        assert open_ready_runs(str(data)) is None, "pairs alone are no runs"
 
 
 def test_a_teachers_folder_says_which_pairs_it_was_given(tmp_path: Path) -> None:
@@ -311,10 +293,3 @@ def test_a_teachers_folder_says_which_pairs_it_was_given(tmp_path: Path) -> None
     list(run_teacher(PAIRS, range(1), SCRIPTED, TeacherJob("script", ""), tmp_path / "inner"))
     with pytest.raises(BadInput, match="does not say which pairs"):
         taught_pairs(str(tmp_path / "inner"))
-
-
-def test_pairs_alone_are_no_runs(tmp_path: Path) -> None:
-    (tmp_path / "pairs.csv").write_text("video1,video2,prompt,OA\n")
-    files = (tmp_path / "pairs.csv", tmp_path / "gone", write_rows(tmp_path, published_rl()))
-    for data in ("drawn:1", *files):
-        assert open_ready_runs(str(data)) is None

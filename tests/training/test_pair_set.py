@@ -24,7 +24,6 @@ from vrthinker_core.training.pair_set import (
     ClipFrames,
     DrawnPairSet,
     OpenClips,
-    ShuffledPairs,
     VideoPairSet,
     in_training_order,
 )
@@ -67,6 +66,8 @@ def test_no_judge_is_trained_with_what_it_is_measured_with() -> None:
     seeds = {DrawnPairSet(seed).drawn(number).seed for seed in range(3) for number in range(30)}
     assert len(seeds) == 90
     assert max(seeds) < UNSEEN
+    with pytest.raises(IndexError):
+        DrawnPairSet(0).pair(-1)
 
 
 def test_every_epoch_has_each_pair_once_in_an_order_of_its_own() -> None:
@@ -79,14 +80,6 @@ def test_every_epoch_has_each_pair_once_in_an_order_of_its_own() -> None:
     assert len({shuffled.pair(number).seed for number in range(9)}) == 9, "it is answered anew"
     drawn = DrawnPairSet(5)
     assert in_training_order(drawn, 9) is drawn, "pairs without an end keep their order"
-
-
-def test_what_is_not_there_is_an_index_error() -> None:
-    for pairs in (DrawnPairSet(0), ShuffledPairs(Numbered(3), 0)):
-        with pytest.raises(IndexError):
-            pairs.pair(-1)
-    with pytest.raises(IndexError):
-        ShuffledPairs(Numbered(0), 0).pair(0)
 
 
 REFS = (FrameRef(16, Side.SECOND), FrameRef(0, Side.FIRST), FrameRef(16, Side.FIRST))

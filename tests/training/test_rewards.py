@@ -109,12 +109,6 @@ def test_a_gain_that_cannot_be_known_is_none() -> None:
     assert reward.total == pytest.approx(1.0)  # its accuracy alone
 
 
-def test_one_turn_out_of_format_costs_the_format() -> None:
-    assert format_reward(run_of(look(RIGHT), answer(RIGHT))) == 1.0
-    assert format_reward(run_of("I cannot say.", answer(RIGHT))) == 0.0
-    assert format_reward(run_of(look(RIGHT), stop=StopReason.TURN_LIMIT)) == 0.0
-
-
 @pytest.mark.parametrize(
     ("broken", "what"),
     [
@@ -133,6 +127,8 @@ def test_what_the_reader_forgives_is_still_not_well_formed(broken: str, what: st
     place = 1 if broken == "</final answer>" else 0
     assert what in malformation(run.turns[place], "concat")
     assert format_reward(run) == 0.0
+    assert format_reward(run_of(*texts)) == 1.0
+    assert format_reward(run_of(texts[0], stop=StopReason.TURN_LIMIT)) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -164,16 +160,13 @@ def test_half_a_line_is_cut_off_and_a_step_made_again_counts_once(tmp_path: Path
     lines = [json.loads(line) for line in file.read_bytes().splitlines()]
     assert [line["step"] for line in lines] == [1, 2, 3, 4]
     assert [each.loss for each in read_metrics(tmp_path / "run")] == [0.25, 9.0, 9.0, 9.0]
+    for line in ("[]", "{}", "no json"):
+        (tmp_path / METRICS).write_text(f"{line}\n")
+        with pytest.raises(BadInput, match="no record of a training step"):
+            read_metrics(tmp_path)
     with file.open("a") as earlier:  # An earlier version left a step twice
         earlier.write(json.dumps(lines[-1] | {"loss": 2.0}) + "\n")
     assert [each.loss for each in read_metrics(tmp_path / "run")] == [0.25, 9.0, 9.0, 2.0]
-
-
-@pytest.mark.parametrize("line", [b"[]\n", b"{}\n", b"no json\n"])
-def test_a_file_of_something_else_is_named(tmp_path: Path, line: bytes) -> None:
-    (tmp_path / METRICS).write_bytes(line)
-    with pytest.raises(BadInput, match="no record of a training step"):
-        read_metrics(tmp_path)
 
 
 def test_the_figures_of_rollouts_are_those_of_their_runs() -> None:

@@ -20,18 +20,15 @@ from tests.support.forks import TRAINING
 from tests.support.slow import slow
 from tests.support.waiting import PATIENCE_S
 from tests.training.random_judges import moved_weights, random_judge, weights
-from vrthinker_core.backends.factory import open_backend
-from vrthinker_core.backends.judge_name import NANO
+from vrthinker_core.backends.checkpoint import open_for_training
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training import sft
 from vrthinker_core.training.config import OptimizerConfig, SftConfig, preset_config
 from vrthinker_core.training.metrics import StepMetrics
-from vrthinker_core.training.rollouts import play
 from vrthinker_core.training.sft import train_sft
-from vrthinker_core.training.token_rows import IGNORED, TokenRow, token_rows
+from vrthinker_core.training.token_rows import IGNORED, TokenRow, collate, token_rows
 from vrthinker_core.training.trainer_checkpoints import train_from
-from vrthinker_core.types import Settings
 
 Rows = list[TokenRow]
 Trained = tuple[Path, list[StepMetrics]]
@@ -99,17 +96,6 @@ def test_bfloat16_is_used_where_it_is_quick(
     assert not sft.sft_arguments(SFT, CONFIG, tmp_path).bf16
 
 
-def test_the_product_opens_and_plays_the_built_in_judge_trained_on(tmp_path: Path) -> None:
-    once = replace(SFT, epochs=1, optimizer=OptimizerConfig(1e-3, 0.0))
-    made = train_sft(example_rows(NANO)[:1], NANO, once, SELDOM, tmp_path)
-    judge = open_backend(f"hf:{made}")
-    (rollout,) = play([PAIRS.pair(5)], judge, Settings(max_new_tokens=16, max_turns=1))
-    assert judge.protocols == open_backend(f"hf:{NANO}").protocols
-    assert rollout.run.turns[0].completion.tokens
-    assert max(path.stat().st_size for path in made.iterdir()) < 9 * 2**20
-    assert moved_weights(made, NANO)
-
-
 def train_until(moment: str, judge: Path, folder: Path) -> None:
     """Train in a process that is killed as it opens the file `moment`; "" is the end of step 3."""
 
@@ -160,13 +146,15 @@ def test_a_cut_checkpoint_is_never_gone_on_with(
     assert not moved_weights(again, trained[0])
 
 
-def test_kept_features_give_the_same_loss(
-    tiny: Path, rows: Rows, trained: Trained, tmp_path: Path
-) -> None:
-    paces: list[StepMetrics] = []
-    large = replace(preset_config("7b"), gradient_checkpointing=False)
-    train_sft(rows, tiny, SFT, large, tmp_path, paces.append)
-    assert losses(paces) == pytest.approx(losses(trained[1]), rel=1e-3)
+def test_kept_features_give_the_same_loss(tiny: Path, rows: Rows) -> None:
+    opened = open_for_training(str(tiny))
+    loaded = TransformersBackend(opened, "tiny").loaded
+    kept = sft.kept_features(rows, loaded.vision)(range(len(rows)))
+    exact, features = collate(rows, loaded), collate(rows, loaded, kept)
+    with torch.inference_mode():
+        loss = float(opened.model(**exact).loss)
+        frozen = sft.freeze_vision(opened.model)
+        assert float(frozen(**features).loss) == pytest.approx(loss, rel=1e-3)
 
 
 def test_how_rows_are_divided_into_passes_changes_no_step(tiny: Path, tmp_path: Path) -> None:

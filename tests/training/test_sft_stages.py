@@ -335,5 +335,3 @@ def test_parts_of_endless_pairs_all_differ() -> None:
     seeds = {part.pair(number).prompt + str(number) for part in parts for number in range(3)}
     assert part_of(DrawnPairSet(3), "grpo", 64).size is None
     assert len(seeds) > 9
-    with pytest.raises(IndexError):
-        part_of(DrawnPairSet(3), "grpo", 64).pair(-1)

@@ -16,6 +16,7 @@ import vrthinker_core
 from tests.test_cli import call
 from tests.training.test_teacher import SCRIPT
 from vrthinker_core.backends.checkpoint import open_checkpoint
+from vrthinker_core.backends.judge_name import NANO
 from vrthinker_core.commands.train_command import (
     chosen_teacher,
     named_places,
@@ -59,7 +60,10 @@ def test_all_stages_from_one_command(tmp_path: Path) -> None:
     assert code == 0, lines
     assert f"Trained: {out / 'checkpoint'}" in lines
     assert any(line.startswith("1 run chosen to learn from") for line in lines)
-    assert open_checkpoint(str(out / "checkpoint")).folder == out / "checkpoint"
+    opened = open_checkpoint(str(out / "checkpoint"))
+    assert opened.folder == out / "checkpoint"
+    assert opened.marker.protocols == open_checkpoint(str(NANO)).marker.protocols
+    assert max(path.stat().st_size for path in opened.folder.iterdir()) < 9 * 2**20
     states = [json.loads((out / stage / "state.json").read_text()) for stage in STAGES]
     assert [(state["done"], state["model"]) for state in states] == [
         (True, model) for model in ("nano", "the result of cold-start", "the result of rejection")

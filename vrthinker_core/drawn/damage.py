@@ -22,7 +22,7 @@ REFERENCE_SIDE = 112
 FAINTEST = -0.5  # The lowest strength of damage; plain faults run from 0 to 1
 
 
-def _blurry(picture: Pixels, strength: float, _: np.random.Generator) -> Pixels:
+def _blurry(picture: Pixels, strength: float, *_: object) -> Pixels:
     sigma = (1.6 + 1.6 * strength) * picture.shape[1] / REFERENCE_SIDE
     return _pixels(cv2.GaussianBlur(picture, (0, 0), sigma))
 
@@ -40,22 +40,22 @@ def add_noise(
     return _pixels(picture + cv2.resize(grains, (width, height), interpolation=fitting))
 
 
-def _blocky(picture: Pixels, strength: float, _: np.random.Generator) -> Pixels:
+def _blocky(picture: Pixels, strength: float, *_: object) -> Pixels:
     blocks = 26 if strength < 0 else 18 if strength < 0.5 else 14
     height, width = picture.shape[:2]
     small = cv2.resize(picture, (blocks, blocks), interpolation=cv2.INTER_AREA)
     return _pixels(cv2.resize(small, (width, height), interpolation=cv2.INTER_NEAREST))
 
 
-def _dark(picture: Pixels, strength: float, _: np.random.Generator) -> Pixels:
+def _dark(picture: Pixels, strength: float, *_: object) -> Pixels:
     return _pixels(picture * np.float32(0.38 - 0.12 * strength))
 
 
-def _bright(picture: Pixels, strength: float, _: np.random.Generator) -> Pixels:
+def _bright(picture: Pixels, strength: float, *_: object) -> Pixels:
     return _pixels(picture * np.float32(1.25 + 0.15 * strength) + 45 + 30 * min(strength, 0))
 
 
-def _banded(picture: Pixels, strength: float, _: np.random.Generator) -> Pixels:
+def _banded(picture: Pixels, strength: float, *_: object) -> Pixels:
     levels = 5 if strength < 0 else 4 if strength < 0.5 else 3
     return _pixels(np.floor(picture * np.float32(levels / 256)) * np.float32(255 / (levels - 1)))
 
@@ -65,8 +65,8 @@ def _pixels(values: NDArray[Any]) -> Pixels:
     return clipped
 
 
-Damage = Callable[[Pixels, float, np.random.Generator], Pixels]
-DAMAGES: dict[str, Damage] = {
+# Each takes picture, strength, random numbers and grains a side
+DAMAGES: dict[str, Callable[[Pixels, float, np.random.Generator, int], Pixels]] = {
     "blurry": _blurry,
     "noisy": add_noise,
     "blocky": _blocky,

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from vrthinker_core.drawn.damage import DAMAGES, FAINTEST, REFERENCE_SIDE, add_noise
+from vrthinker_core.drawn.damage import DAMAGES, FAINTEST, REFERENCE_SIDE
 from vrthinker_core.drawn.textures import Pixels
 
 FRAMES = 128  # Frames of a clip, as many as a `paired` judge can ask for
@@ -49,11 +49,7 @@ class PictureFault:
         if (state := self.state(index)) == CLEAR:
             return picture
         rng = np.random.default_rng((self.seed, 1, index))
-        damaged = (
-            add_noise(picture, self.strength, rng, self.grain)
-            if state == "noisy"
-            else DAMAGES[state](picture, self.strength, rng)
-        )
+        damaged = DAMAGES[state](picture, self.strength, rng, self.grain)
         inside = min(index - self.window.start, self.window.stop - 1 - index)
         if inside >= self.fade:
             return damaged

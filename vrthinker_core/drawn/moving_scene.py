@@ -47,9 +47,9 @@ class Scene:
     picture_fault: PictureFault | None = field(default=None, kw_only=True)
     motion_fault: MotionFault | None = field(default=None, kw_only=True)
 
-    def position(self, index: int, number: int = 0) -> tuple[float, float]:
-        """Return the middle of thing `number` in frame `index`, in ground coordinates."""
-        return self._position(self.groups[number], *self.time_and_offset(index))
+    def position(self, index: int) -> tuple[float, float]:
+        """Return the middle of the first thing in frame `index`, in ground coordinates."""
+        return self._position(self.groups[0], *self.time_and_offset(index))
 
     def solids(self, index: int) -> tuple[Solid, ...]:
         """Return all solids of frame `index`, as they stand there."""
@@ -166,13 +166,10 @@ class Scene:
 
     def _camera(self) -> Camera:
         assert self.background is not None
-        return _camera_at(self.background.yaw, self.background.pitch)
+        return _camera_at(self.background.yaw, self.background.pitch, 1)
 
 
-@lru_cache(maxsize=64)
-def _camera_at(yaw: float, pitch: float) -> Camera:
-    """Return the camera of a scene, with its axes computed once."""
-    return Camera(yaw, pitch, 1)
+_camera_at = lru_cache(maxsize=64)(Camera)  # Computes the axes of each once
 
 
 _LINE = np.linspace(-0.9, 0.9, 7)

@@ -54,16 +54,10 @@ class Camera:
         right = unit(np.cross(forward, np.array([[0, 1, 0]], np.float32)))
         return np.concatenate([right, np.cross(right, forward), forward])
 
-    @property
-    def full_box(self) -> Box:
-        """All pixels."""
-        return slice(0, self.size), slice(0, self.size)
-
-    def pixel_centers(self, box: Box) -> Floats:
+    def pixel_centers(self, box: Box = np.s_[:, :]) -> Floats:
         """Return image points [n, 2] of a box's pixel middles, row by row."""
-        rows, columns = (
-            np.arange(side.start, side.stop, dtype=np.float32) + np.float32(0.5) for side in box
-        )
+        middles = np.arange(self.size, dtype=np.float32) + np.float32(0.5)
+        rows, columns = (middles[side] for side in box)
         y, x = np.meshgrid(rows / self.size, columns / self.size, indexing="ij")
         return np.stack([x.ravel(), y.ravel()], -1)
 
@@ -145,7 +139,7 @@ class Renderer:
         self._supersample = supersample
         self._brightness = np.float32(background.brightness)
         self._camera = Camera(background.yaw, background.pitch, size)
-        centers = self._camera.pixel_centers(self._camera.full_box)
+        centers = self._camera.pixel_centers()
         self._ground_positions = self._camera.intersect_ground(centers)[1].reshape(size, size, 3)
         self._ground_rgb = _ground_albedo(background, self._camera, supersample)
         self._empty_ground = lighting.to_display(
@@ -234,7 +228,7 @@ def _ground_albedo(background: Background, camera: Camera, supersample: int) -> 
     c, s = math.cos(background.rotation), math.sin(background.rotation)
     to_texture = np.array([[c, -s], [s, c]], np.float32) / np.float32(EXTENT)
     shift = np.array(background.shift, np.float32)
-    points, total = camera.pixel_centers(camera.full_box), np.zeros((size, size, 3), np.float32)
+    points, total = camera.pixel_centers(), np.zeros((size, size, 3), np.float32)
     for step in camera.subpixel_offsets(supersample):
         distance, positions = camera.intersect_ground(points + step)
         texels = (positions[:, ::2] @ to_texture + shift) * (SIDE - 1)

@@ -30,9 +30,6 @@ FRAME_RATE = 24  # Frames a second
 MIN_SIZE, MAX_SIZE = 112, 1080  # Pixels per side of a video; only even numbers
 PAIRS_CSV = "pairs.csv"
 
-# Called with (videos written, videos in all), first before any is written
-ProgressCallback = Callable[[int, int], None]
-
 
 @dataclass(frozen=True, slots=True)
 class VideoSpec:
@@ -62,13 +59,14 @@ def write_pairs(
     seed: int,
     out: Path,
     size: int = 448,
-    progress: ProgressCallback | None = None,
+    progress: Callable[[int, int], None] = lambda *_: None,
     world: World = SIMPLE,
 ) -> Path:
     """Write `count` drawn pairs of a seed; return the path of pairs.csv.
 
     The videos in the folder `out` have `size` x `size` pixels. Existing videos of the same seed,
-    size and world stay, so a stopped run goes on.
+    size and world stay, so a stopped run goes on. `progress` is called with the videos written and
+    those in all, first before any is written.
 
     Raises `BadInput` for a number out of range, a world whose folder holds no photograph, and a
     folder `out` that holds something else or cannot be written.
@@ -88,13 +86,11 @@ def write_pairs(
         _prepare_folder(out)
         missing = [spec for spec in specs if not _already_written(spec, out)]
         kept = len(specs) - len(missing)
-        if progress:
-            progress(kept, len(specs))
+        progress(kept, len(specs))
         for done, spec in enumerate(missing, start=kept + 1):
             scene = pair_of(seed, spec.number, world).scenes[spec.side]
             write_video(scene, out / spec.name, size, comment=spec.comment)
-            if progress:
-                progress(done, len(specs))
+            progress(done, len(specs))
         path = out / PAIRS_CSV
         with atomic_path(path) as part, part.open("w", encoding="utf-8", newline="") as file:
             rows, labels = csv.writer(file, lineterminator="\n"), ("TA", "VQ", "MQ", "OA")
@@ -108,15 +104,13 @@ def write_pairs(
         raise BadInput(f"The pairs cannot be written to {out}: {cause}.") from None
 
 
-def write_video(
-    scene: Scene, path: Path, size: int = 448, *, supersample: int = 4, comment: str = ""
-) -> None:
+def write_video(scene: Scene, path: Path, size: int = 448, *, comment: str = "") -> None:
     """Write a scene as H.264, 128 frames at 24 a second.
 
     Replaces a file of that name at the end. Raises `OSError`.
     """
     with atomic_path(path) as part:
-        renderer = SceneRenderer(scene, size, supersample)
+        renderer = SceneRenderer(scene, size, supersample=4)
         options = {"movflags": "+faststart"}
         with av.open(str(part), "w", format="mp4", options=options) as video:
             video.metadata["comment"] = "; ".join(filter(None, (comment, UNSEALED)))

@@ -15,13 +15,13 @@ from vrthinker_core.backends.checkpoint_files import locate
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BadInput
 from vrthinker_core.system import free_memory
-from vrthinker_core.training.config import SftConfig, TrainConfig
+from vrthinker_core.training.config import TrainConfig
 from vrthinker_core.training.filters import Outcome
 from vrthinker_core.training.metrics import StepMetrics
 from vrthinker_core.training.outcome_file import OUTCOMES, read_outcomes
 from vrthinker_core.training.pair_set import PairSet, kept_rollouts
 from vrthinker_core.training.row_set import RowSet, keep_learnt_runs, learning_begun, learnt_runs
-from vrthinker_core.training.run_folder import RunFolder, TimeBudget, stage_record
+from vrthinker_core.training.run_folder import StageRun, TimeBudget
 from vrthinker_core.training.sft import optimizer_steps, rows_a_step, train_sft
 from vrthinker_core.training.sft_data import SftData
 from vrthinker_core.training.teacher import BackendOfPair, TeacherJob, run_teacher
@@ -29,20 +29,18 @@ from vrthinker_core.training.teaching import NotForTraining
 from vrthinker_core.training.trace_folder import StoredRollout
 
 
-def rows_of(
-    rollouts: Iterable[StoredRollout], most: int, source: str, time_budget: TimeBudget
-) -> RowSet:
-    """The token rows of the rollouts (at most `most`), as the tokenizer of `source` has them.
+def rows_of(run: StageRun, rollouts: Iterable[StoredRollout], most: int) -> RowSet:
+    """The token rows of the rollouts (at most `most`), as the tokenizer of the source has them.
 
     Raises BadInput if there are none, or one is of a protocol that the model was not made for.
     """
-    judge = TransformersBackend(open_for_rendering(source), source)
+    judge = TransformersBackend(open_for_rendering(run.source), run.source)
     # This process's share of a quarter of the free memory keeps frames
     processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     rows = RowSet(judge.loaded, free_memory() // (4 * processes))
     try:
         for number, stored in enumerate(rollouts, start=1):
-            time_budget.tell(StepMetrics("rows", number, 0.0, 0.0), most)
+            run.time_budget.tell(StepMetrics("rows", number, 0.0, 0.0), most)
             spoken = stored.rollout.run.started.dialect
             if judge.protocols and spoken not in judge.protocols:
                 made_for = " and ".join(judge.protocols)
@@ -61,30 +59,23 @@ def rows_of(
     return rows
 
 
-def fine_tune(
-    rows: RowSet,
-    source: str,
-    sft: SftConfig,
-    config: TrainConfig,
-    folder: RunFolder,
-    time_budget: TimeBudget,
-) -> Path | None:
+def fine_tune(run: StageRun, rows: RowSet) -> Path | None:
     """Train on the rows; gives the result, None if the sitting was stopped. Raises BadInput.
 
-    A `source` that names no protocol makes a judge of those that the rows speak.
+    A source that names no protocol makes a judge of those that the rows speak.
     """
-    stage, processes = folder.state.stage, folder.processes.count
-    steps, each = optimizer_steps(len(rows), sft, processes), rows_a_step(sft, processes)
-    time_budget.say(f"Rows to learn from: {len(rows):,}, in {steps:,} optimizer steps of {each:,}.")
-    with stage_record(folder, config, time_budget) as record:
-
-        def report(step: StepMetrics) -> bool:
-            record(replace(step, stage=stage), steps)
-            return time_budget.over
-
-        out, protocols = folder.checkpoints, rows.protocols
-        made = train_sft(rows, locate(source), sft, config, out, report, protocols)
-    return None if folder.processes.agreed(time_budget.stopped()) else folder.finish(made)
+    config, folder, count = run.config, run.folder, run.folder.processes.count
+    sft = (config.cold_start if folder.state.stage == "cold-start" else config.rejection).sft
+    steps, each = optimizer_steps(len(rows), sft, count), rows_a_step(sft, count)
+    run.time_budget.say(
+        f"Rows to learn from: {len(rows):,}, in {steps:,} optimizer steps of {each:,}."
+    )
+    with run.record() as record:
+        checkpoint, out, protocols = locate(run.source), folder.checkpoints, rows.protocols
+        made = train_sft(
+            rows, checkpoint, sft, config, out, lambda step: record(step, steps), protocols
+        )
+    return run.finish(made)
 
 
 TEACHER_SHARE = 0.25  # Of the time; turning its runs into rows takes as long again
@@ -100,61 +91,47 @@ class Teacher:
     pairs: PairSet | None = None  # In place of the stage's: with the frames of its own protocols
 
 
-def cold_start(
-    source: str,
-    lessons: Teacher | SftData,
-    config: TrainConfig,
-    folder: RunFolder,
-    time_budget: TimeBudget,
-) -> Path | None:
-    """Train the checkpoint `source`; gives the trained one, None if the sitting was stopped.
+def cold_start(run: StageRun, lessons: Teacher | SftData) -> Path | None:
+    """Train the source; gives the trained checkpoint, None if the sitting was stopped.
 
     Once it learns, nothing more is played: it goes on from the same runs. Raises BadInput.
     """
-    sft, wanted, main = config.cold_start.sft, config.cold_start.traces, folder.processes.main
+    wanted, main = run.config.cold_start.traces, run.folder.processes.main
     if isinstance(lessons, SftData):
         with ExitStack() as videos:
-            ready = lessons.kept(wanted, time_budget.say if main else lambda _: None, videos)
-            rows = rows_of(ready, wanted, source, time_budget)
-            return fine_tune(rows, source, sft, config, folder, time_budget)
-    begun, pairs = learning_begun(folder.path), lessons.pairs
+            say = run.time_budget.say if main else lambda _: None
+            return fine_tune(run, rows_of(run, lessons.kept(wanted, say, videos), wanted))
+    begun, pairs = learning_begun(run.folder.path), lessons.pairs
     assert pairs is not None, "the pipeline names them"
-    out, teaching = folder.path / "teacher", time_budget.part(TEACHER_SHARE)
+    out, teaching = run.folder.path / "teacher", run.time_budget.part(TEACHER_SHARE)
     if main and not begun:
-        _let_teach(lessons, pairs, config, out, teaching)
+        _let_teach(lessons, pairs, run.config, out, teaching)
         torch.cuda.empty_cache()  # a teacher may have lain on the GPUs of the other processes, too
-    if folder.processes.agreed(time_budget.stopped()):
+    if run.stopped:
         return None
     outcomes = read_outcomes(out)
     passed = [each for each in outcomes if each.kept][:wanted]
-    kept = learnt_runs(folder.path, outcomes) if begun else passed
+    kept = learnt_runs(run.folder.path, outcomes) if begun else passed
     rollouts = kept_rollouts(out, pairs, kept, keep_tokens=False)
-    return learn_kept(kept, rollouts, teaching, source, sft, config, folder, time_budget)
+    return learn_kept(run, kept, rollouts, late=teaching.over)
 
 
 def learn_kept(
-    kept: Sequence[Outcome],
-    rollouts: Iterable[StoredRollout],
-    playing: TimeBudget,
-    source: str,
-    sft: SftConfig,
-    config: TrainConfig,
-    folder: RunFolder,
-    time_budget: TimeBudget,
+    run: StageRun, kept: Sequence[Outcome], rollouts: Iterable[StoredRollout], *, late: bool
 ) -> Path | None:
     """Fine-tune on the rollouts of the kept runs, which a resumed stage learns from again.
 
-    Raises BadInput, also if there are none because there was no more time for `playing`.
+    Raises BadInput, also if there are none because playing came too `late`.
     """
-    if not kept and playing.over:
+    if not kept and late:
         raise BadInput(
             "No run passed the filters in the time that there was for playing: go on with --resume "
             "and more --minutes."
         )
-    rows = rows_of(rollouts, len(kept), source, time_budget)
-    if folder.processes.main:
-        keep_learnt_runs(folder.path, kept)
-    return fine_tune(rows, source, sft, config, folder, time_budget)
+    rows = rows_of(run, rollouts, len(kept))
+    if run.folder.processes.main:
+        keep_learnt_runs(run.folder.path, kept)
+    return fine_tune(run, rows)
 
 
 def _let_teach(

@@ -11,7 +11,7 @@ from typing import Any
 
 from vrthinker_core.drawn.photographs import photo_paths
 from vrthinker_core.drawn.world import FULL, draw_pair
-from vrthinker_core.errors import BadInput, TraceError
+from vrthinker_core.errors import BadInput
 from vrthinker_core.results.layout import (
     MISSING,
     EvaluationPair,
@@ -89,9 +89,7 @@ def read_traced_pairs(folder: Path) -> list[EvaluationPair]:
     anything. A file that is no trace is left out.
     """
     found: dict[tuple[str, ...], list[dict[Dimension, KnownLabel]]] = {}
-    for _, file in read_traces([folder]):
-        if isinstance(file, TraceError):
-            continue
+    for file in read_traces([folder]):
         try:
             videos = [str(video["path"]) for video in trace_videos(file, file.trace)]
         except NotForTraining:

@@ -40,15 +40,15 @@ class FrameEnvironment:
         """`video_items`: see `Marker`; without them a video is sent frame by frame."""
         self._pairs, self._judge, self._settings = pairs, judge, settings
         self._video_items = video_items
-        self._open: tuple[LabelledPair, Comparison] | None = None
+        self.pair: LabelledPair  # Of this rollout
+        self._comparison: Comparison
 
     def reset(self, **row: Any) -> list[Block]:
         """Begin with the pair of `number`; gives the first user message, which TRL adds."""
         pair = self._pairs.pair(int(row["number"]))
-        pair = replace(pair, source=CachedFrames(pair.source))
-        comparison = open_rollout(pair, silent(self._judge), self._settings)
-        self._open = pair, comparison
-        opening = next_prompt(comparison)
+        self.pair = replace(pair, source=CachedFrames(pair.source))
+        self._comparison = begin(self.pair, self._judge, self._settings)
+        opening = first_prompt(self._comparison)
         return content_blocks((opening if self._video_items else videos_as_images(opening))[-1])
 
     def select_frames(
@@ -64,31 +64,20 @@ class FrameEnvironment:
             target_frames: Frames to show, as the protocol `concat` numbers them.
             reply: The whole reply, where it is at hand; the call is read from it.
         """
-        assert self._open is not None
-        comparison = self._open[1]
-        protocol, deliberation = comparison.protocol, comparison.deliberation
-        if comparison.request is None or deliberation is None:
+        comparison, protocol = self._comparison, self._comparison.protocol
+        if comparison.request is None or comparison.deliberation is None:
             return content_blocks(protocol.retry_message(()))
         if reply is None:
             reply = protocol.call(frame_indices or target_frames or ())
-        comparison.add(Completion(reply))
-        deque(comparison.advance(), maxlen=0)
-        if (
-            comparison.error is not None
-        ):  # it has failed and has no reward; the protocol holds to its end
+        _answer(comparison, Completion(reply))
+        if comparison.error is not None:  # no reward follows; the protocol holds to the end
             return content_blocks(protocol.tool_error(None, ()))
-        return content_blocks(deliberation.ask()[-1])
-
-    @property
-    def pair(self) -> LabelledPair:
-        """The pair of this rollout."""
-        assert self._open is not None
-        return self._open[0]
+        return content_blocks(comparison.deliberation.ask()[-1])
 
 
-def silent(judge: JudgeDescription) -> ScriptedBackend:
-    """Return a judge of that description whose replies come from elsewhere."""
-    return ScriptedBackend(
+def begin(pair: LabelledPair, judge: JudgeDescription, settings: Settings) -> Comparison:
+    """Return a rollout at its first request, whose replies come from elsewhere."""
+    silent = ScriptedBackend(
         (" ",),
         judge.protocols[0] if judge.protocols else None,
         judge.name,
@@ -96,11 +85,13 @@ def silent(judge: JudgeDescription) -> ScriptedBackend:
         scope=judge.scope,
         notes=judge.notes,
     )
-
-
-def next_prompt(comparison: Comparison) -> Sequence[Message]:
-    """Go on to the next request; return its messages. Raises the error that ends the run."""
+    comparison = open_rollout(pair, silent, settings)
     deque(comparison.advance(), maxlen=0)
+    return comparison
+
+
+def first_prompt(comparison: Comparison) -> Sequence[Message]:
+    """Return the messages of the first request. Raises the error that ends the run."""
     if comparison.request is None:
         raise comparison.error or BadInput("The rollout is over.")
     return comparison.request.messages
@@ -113,16 +104,18 @@ def replay(
 
     If none does, the tokens were used up. If a frame cannot be had, the rollout has failed.
     """
-    comparison = open_rollout(pair, silent(judge), settings)
-    deque(comparison.advance(), maxlen=0)
+    comparison = begin(pair, judge, settings)
     for reply in replies:
-        if comparison.request is None:
-            break
-        comparison.add(reply)
-        deque(comparison.advance(), maxlen=0)
-    if comparison.deliberation is not None and comparison.request is not None:
-        comparison.end(StopReason.TOKEN_LIMIT)
+        if comparison.request is not None:
+            _answer(comparison, reply)
+    comparison.end(StopReason.TOKEN_LIMIT)
     return rollout_of(pair, comparison)
+
+
+def _answer(comparison: Comparison, reply: Completion) -> None:
+    """Take the reply to the request, and go on to the next one."""
+    comparison.add(reply)
+    deque(comparison.advance(), maxlen=0)
 
 
 def content_blocks(message: Message) -> list[Block]:

@@ -6,14 +6,14 @@ the model; layers are computed again in the backward pass.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 
-from vrthinker_core.training.config import TrainConfig, TrlConfig
+from vrthinker_core.training.config import GrpoConfig, TrainConfig
 from vrthinker_core.training.run_folder import TrainedStage
 from vrthinker_core.training.sft import optimizer_steps, rows_a_step
 
@@ -54,73 +54,60 @@ class ModelShape:
         return self.language + self.vision
 
 
+# What is assumed, for `paired` as the paper has it
+GPU_GIB = 80.0
+PICTURES = 40  # Of a rollout: 8 at first, then two calls of 8 pairs
+PICTURE_TOKENS = 256  # 448 x 448 pixels
+PROMPT_TOKENS = 1200  # Text that is sent
+REPLY_TOKENS = 1000  # That the judge writes in all
+TOKENS = PICTURES * PICTURE_TOKENS + PROMPT_TOKENS + REPLY_TOKENS  # Of a rollout to its answer
+FLOPS = 989e12  # Of a GPU in bfloat16, as its maker says
+SHARE = 0.3  # Of them that training reaches
+WRITTEN = 1200.0  # Tokens a GPU writes in a second, all its rollouts together
+
+
 @dataclass(frozen=True, slots=True)
 class TrainingPlan:
-    """A stage and the machines; the defaults are the paper's, `paired`, on one node."""
+    """A stage, and how much of everything its configuration asks for."""
 
     stage: TrainedStage
-    gpus: int = 8
-    gpu_gib: float = 80.0
-    rollouts: int = 1200  # Rows that are trained, or played and trained: of one step with `grpo`
-    steps: int = 1  # With `grpo`
-    optimizer_steps: int = 0  # In all
-    step_rows: int = 0  # Rows of an optimizer step, on all GPUs together
-    played: int = 0  # Rollouts that are played for the rows, with `rejection`
-    pictures: int = 40  # Of a rollout: 8 at first, then two calls of 8 pairs
-    picture_tokens: int = 256  # 448 x 448 pixels
-    prompt_tokens: int = 1200  # Text that is sent
-    reply_tokens: int = 1000  # That the judge writes in all
-    batch: int = 1  # Rows in one forward pass
-    frozen_vision: bool = True
-    lora: int = 0  # Rank of adapters in the language model; 0 trains all weights
-    bf16: bool = True  # With adapters, the number type of the weights beside them
-    reference: bool = True  # With `grpo` and no adapters: a second model, for the KL term
-    vllm: Literal["", "colocate", "server"] = "colocate"  # Generates rollouts; "" the trainer
-    vllm_memory: float = 0.3  # Share of each GPU that vLLM takes, with colocate
-    longest: int = TrlConfig().longest  # Tokens of a conversation that vLLM must have room for
-    flops: float = 989e12  # Of a GPU in bfloat16, as its maker says
-    share: float = 0.3  # Of them that training reaches
-    written: float = 1200.0  # Tokens a GPU writes in a second, all its rollouts together
+    config: TrainConfig
+    gpus: int
+    rollouts: int  # Rows that are trained, or played and trained: of one step with `grpo`
+    batch: int  # Rows in one forward pass
+    optimizer_steps: int  # In all
+    step_rows: int  # Rows of an optimizer step, on all GPUs together
+    played: int = 0  # Rollouts that are played for the rows, but for those of `grpo`
 
     @property
-    def tokens(self) -> int:
-        """Tokens of one rollout from its first prompt to its answer."""
-        return self.pictures * self.picture_tokens + self.prompt_tokens + self.reply_tokens
+    def grpo(self) -> GrpoConfig | None:
+        """The figures of GRPO, if it is the stage."""
+        return self.config.grpo if self.stage == "grpo" else None
+
+    @property
+    def lora(self) -> int:
+        """The rank of adapters in the language model; 0 trains all weights."""
+        return self.grpo.trl.lora if self.grpo else 0
+
+    @property
+    def rows(self) -> int:
+        """Rows that are trained in all steps."""
+        return self.rollouts * (self.grpo.steps if self.grpo else 1)
 
 
 def config_plan(stage: TrainedStage, config: TrainConfig, gpus: int) -> TrainingPlan:
     """What a configuration asks for."""
-    plan = TrainingPlan(stage, gpus, frozen_vision=config.frozen_vision)
     if stage == "grpo":
-        grpo, trl = config.grpo, config.grpo.trl
-        return replace(
-            plan,
-            rollouts=grpo.pairs * grpo.samples,
-            step_rows=grpo.pairs * grpo.samples,
-            batch=grpo.micro_batch,
-            steps=grpo.steps,
-            optimizer_steps=grpo.steps,
-            bf16=grpo.bf16,
-            reference=grpo.kl > 0,
-            lora=trl.lora,
-            vllm=trl.vllm,
-            vllm_memory=trl.vllm_memory,
-            longest=trl.longest,
-        )
-    if stage == "cold-start":
-        sft, rows = config.cold_start.sft, config.cold_start.traces
-    else:
-        rejection, sft = config.rejection, config.rejection.sft
-        played = rejection.pairs * rejection.samples
-        rows = min(played, rejection.pairs * rejection.per_pair, rejection.most or played)
-        plan = replace(plan, played=played)
-    return replace(
-        plan,
-        rollouts=round(rows * sft.epochs),
-        batch=sft.batch,
-        optimizer_steps=optimizer_steps(rows, sft, gpus),
-        step_rows=rows_a_step(sft, gpus),
-    )
+        grpo, rows = config.grpo, config.grpo.pairs * config.grpo.samples
+        return TrainingPlan(stage, config, gpus, rows, grpo.micro_batch, grpo.steps, rows)
+    sft, rows, played = config.cold_start.sft, config.cold_start.traces, 0
+    if stage == "rejection":
+        options = config.rejection
+        sft, played = options.sft, options.pairs * options.samples
+        rows = min(played, options.pairs * options.per_pair, options.most or played)
+    steps, trained = optimizer_steps(rows, sft, gpus), round(rows * sft.epochs)
+    each = rows_a_step(sft, gpus)
+    return TrainingPlan(stage, config, gpus, trained, sft.batch, steps, each, played)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,34 +127,34 @@ class TrainingEstimate:
     @property
     def verdict(self) -> str:
         """Whether it fits with a tenth of the GPU for libraries, and what to do if not."""
-        plan = self.plan
-        if self.vllm_gib > plan.vllm_memory * plan.gpu_gib:
+        grpo = self.plan.grpo
+        if grpo and self.vllm_gib > grpo.trl.vllm_memory * GPU_GIB:
             return f"does not fit: vLLM needs {self.vllm_gib:.1f} GiB, raise grpo.trl.vllm_memory"
-        if self.gib <= 0.9 * plan.gpu_gib:
+        if self.gib <= 0.9 * GPU_GIB:
             return "fits"
-        if plan.stage == "grpo" and not plan.vllm:
+        if grpo and not grpo.trl.vllm:
             return "does not fit: set grpo.trl.vllm, or take more GPUs or fewer grpo.pairs"
         return "does not fit: take more GPUs, a smaller batch or adapters"
 
     def lines(self) -> Iterator[str]:
         """The estimate as a person reads it, with its assumptions."""
         plan = self.plan
-        yield f"{plan.stage} on {plan.gpus} GPUs of {plan.gpu_gib:g} GiB"
+        yield f"{plan.stage} on {plan.gpus} GPUs of {GPU_GIB:g} GiB"
         yield from (f"  {what:<32}{size:8.1f} GiB" for what, size in self.memory)
         yield f"  {'on each GPU':<32}{self.gib:8.1f} GiB, {self.verdict}"
         steps, rows = plan.optimizer_steps, plan.step_rows
         yield f"  {'optimizer steps':<32}{steps:6,d}   of {rows:,} rows each"
         yield from (f"  {what:<32}{time:8.1f} hours" for what, time in self.hours)
         yield f"  {'together':<32}{sum(time for _, time in self.hours):8.1f} hours"
-        rows, kept = plan.rollouts * plan.steps, "adapters" if plan.lora else "weights"
-        speed = f"{plan.share:.0%} of {plan.flops / 1e12:g} TFLOPS"
+        kept = "adapters" if plan.lora else "weights"
+        speed = f"{SHARE:.0%} of {FLOPS / 1e12:g} TFLOPS"
         yield (
-            f"Assumed: {rows:,} rows of {plan.tokens:,} tokens with {plan.pictures} pictures; "
+            f"Assumed: {plan.rows:,} rows of {TOKENS:,} tokens with {PICTURES} pictures; "
             f"{kept} and AdamW in float32,"
         )
         yield f"arithmetic in bfloat16 at {speed}, layers computed again in the backward pass;"
-        yield f"{plan.written:g} tokens written a second on each GPU, all its rollouts together."
-        if plan.stage == "grpo" and plan.vllm == "server":
+        yield f"{WRITTEN:g} tokens written a second on each GPU, all its rollouts together."
+        if plan.grpo and plan.grpo.trl.vllm == "server":
             yield "Not counted: the GPUs of the vLLM server."
 
 
@@ -196,47 +183,49 @@ def model_shape(checkpoint: Path | None = None) -> ModelShape:
 def estimate(shape: ModelShape, plan: TrainingPlan) -> TrainingEstimate:
     """Memory on each GPU, and hours."""
     vllm = 0.0
-    if plan.stage == "grpo" and plan.vllm == "colocate":
+    if plan.grpo and plan.grpo.trl.vllm == "colocate":
         working = 2.0  # GiB that vLLM takes of its share for one pass
-        numbers = shape.weights + plan.longest * shape.layers * shape.kv
+        numbers = shape.weights + plan.grpo.trl.longest * shape.layers * shape.kv
         vllm = numbers * HALF / GIB + working
     return TrainingEstimate(plan, tuple(_memory(shape, plan)), tuple(_hours(shape, plan)), vllm)
 
 
 def _memory(shape: ModelShape, plan: TrainingPlan) -> Iterator[tuple[str, float]]:
-    tokens, parts = plan.batch * plan.tokens, 1 if plan.lora else plan.gpus
-    learning = shape.weights - shape.vision * plan.frozen_vision
+    grpo, parts = plan.grpo, 1 if plan.lora else plan.gpus
+    learning = shape.weights - shape.vision * plan.config.frozen_vision
     if plan.lora:  # adapters beside all seven matrices of each layer
         hidden, narrow = shape.hidden, shape.kv // 2
         # q and o, k and v, feed-forward
         sides = 2 * (hidden + hidden) + 2 * (hidden + narrow) + 3 * (hidden + shape.inner)
         learning = plan.lora * sides * shape.layers
-    yield "weights", shape.weights * (HALF if plan.lora and plan.bf16 else FLOAT) / parts / GIB
+    yield (
+        "weights",
+        shape.weights * (HALF if grpo and grpo.trl.lora and grpo.bf16 else FLOAT) / parts / GIB,
+    )
     yield "gradients", learning * FLOAT / parts / GIB
     yield "optimizer", 2 * learning * FLOAT / parts / GIB
-    if plan.stage == "grpo" and plan.reference and not plan.lora:
+    if grpo and grpo.kl > 0 and not grpo.trl.lora:
         yield "reference", shape.weights * FLOAT / plan.gpus / GIB
     inputs = shape.layers * shape.hidden * HALF  # What each layer was given, of one token
     one_layer = (12 * shape.hidden + 4 * shape.inner) * HALF  # That is computed again
-    yield "activations", tokens * (inputs + one_layer) / GIB
+    yield "activations", plan.batch * TOKENS * (inputs + one_layer) / GIB
     yield "one layer in bfloat16, twice", 2 * HALF * shape.language / shape.layers / GIB
-    if plan.stage == "grpo" and not plan.vllm:
-        live = max(1, plan.rollouts // plan.gpus) * plan.tokens
+    if grpo and not grpo.trl.vllm:
+        live = max(1, plan.rollouts // plan.gpus) * TOKENS
         yield "KV cache of rollouts", live * shape.layers * shape.kv * HALF / GIB
         yield "prefill of rollouts", live * (2 * shape.hidden + 3 * shape.inner) * HALF / GIB
-    if plan.stage == "grpo" and plan.vllm == "colocate":
-        yield "share of vLLM", plan.vllm_memory * plan.gpu_gib
+    if grpo and grpo.trl.vllm == "colocate":
+        yield "share of vLLM", grpo.trl.vllm_memory * GPU_GIB
 
 
 def _hours(shape: ModelShape, plan: TrainingPlan) -> Iterator[tuple[str, float]]:
-    rows, is_grpo = plan.rollouts * plan.steps, plan.stage == "grpo"
-    patches = 4 * plan.pictures * plan.picture_tokens
+    patches = 4 * PICTURES * PICTURE_TOKENS
     passes = 6 if plan.lora else 8  # FLOPs a weight and token: forward, again, backward
-    look = (2 if plan.frozen_vision else 8) * shape.vision * patches
-    forward = 2 * shape.language * plan.tokens + 2 * shape.vision * patches
-    reference = forward if is_grpo and plan.reference else 0
-    speed = plan.gpus * plan.flops * plan.share * 3600
-    yield "training", rows * (passes * shape.language * plan.tokens + look + reference) / speed
-    if played := rows if is_grpo else plan.played:
-        writing = played * plan.reply_tokens / (plan.written * plan.gpus * 3600)
+    look = (2 if plan.config.frozen_vision else 8) * shape.vision * patches
+    forward = 2 * shape.language * TOKENS + 2 * shape.vision * patches
+    reference = forward if plan.grpo and plan.grpo.kl > 0 else 0
+    speed = plan.gpus * FLOPS * SHARE * 3600
+    yield "training", plan.rows * (passes * shape.language * TOKENS + look + reference) / speed
+    if played := plan.rows if plan.grpo else plan.played:
+        writing = played * REPLY_TOKENS / (WRITTEN * plan.gpus * 3600)
         yield "rollouts", played * forward / speed + writing

@@ -7,7 +7,7 @@ trace's evaluation found it, else by its file name. Its SHA-256 always stands be
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,11 +17,9 @@ from vrthinker_core.protocols import PromptProtocol, make_protocol, sanitize_pro
 from vrthinker_core.training.teaching import (
     KnownLabel,
     NotForTraining,
-    RowFilter,
     RowKind,
     TraceFile,
     check_conversation,
-    check_votes,
     known_labels,
     known_verdict,
 )
@@ -33,13 +31,8 @@ from vrthinker_core.types.order import swap_verdict
 from vrthinker_core.video.files import file_digest
 from vrthinker_core.words import encodable
 
-
-@dataclass(frozen=True, slots=True)
-class Example:
-    """Messages that end with a reply, and the positions of the replies to learn."""
-
-    messages: tuple[Message, ...]
-    taught: tuple[int, ...]
+Example = tuple[tuple[Message, ...], list[int]]
+"""Messages that end with a reply, and the positions of the replies to learn."""
 
 
 def opening_text(run: Run) -> str:
@@ -62,7 +55,7 @@ def examples(run: Run) -> Iterator[Example]:
         written = turn.completion.tokens if turn.reply.text == turn.completion.text else ()
         messages = (*prompt, Message("assistant", (GeneratedText(turn.reply.text, written),)))
         replies = [place for place, each in enumerate(messages) if each.role == "assistant"]
-        yield Example(messages, tuple(replies[first:]))
+        yield messages, replies[first:]
         first = len(replies)
 
 
@@ -128,35 +121,38 @@ CSV_COLUMNS = (
 """The published columns, and two of ours: who gave the labels, and which pair it is."""
 
 
-def sft_rows(file: TraceFile, chosen: RowFilter) -> Iterator[Row]:
+def sft_rows(file: TraceFile, *, agreed_only: bool = False) -> Iterator[Row]:
     """The conversations of both runs; `taught` are the positions of the replies to learn.
 
     `tokens` are those of each reply as its judge wrote them, for that judge's tokenizer alone.
     """
-    check_votes(file, chosen)
     reasons, written = [], 0
     for order, run in (("given", file.trace), ("swapped", file.trace.swapped)):
         if run is None:
             continue
         try:
-            check_conversation(file, run, chosen)
+            check_conversation(file, run, agreed_only=agreed_only)
             parts = list(examples(run))
         except NotForTraining as reason:
             reasons.append(reason)
             continue
-        for part in parts:
+        for messages, taught in parts:
             written += 1
             videos, known = trace_videos(file, run), known_verdict(file)
             yield {
                 **_head("sft", file, run),
                 "order": order,
-                "message_list": [_message(message, videos) for message in part.messages],
-                "taught": list(part.taught),
+                "message_list": [_message(message, videos) for message in messages],
+                "taught": taught,
                 "tokens": [
                     list(
-                        next((each.tokens for each in said if isinstance(each, GeneratedText)), ())
+                        next(
+                            (said.tokens for said in each.parts if isinstance(said, GeneratedText)),
+                            (),
+                        )
                     )
-                    for said in (each.parts for each in part.messages if each.role == "assistant")
+                    for each in messages
+                    if each.role == "assistant"
                 ],
                 "prompt": run.started.prompt,
                 "labels": (known if run is file.trace else swap_verdict(known)).labels,
@@ -168,9 +164,8 @@ def sft_rows(file: TraceFile, chosen: RowFilter) -> Iterator[Row]:
         raise reasons[0]
 
 
-def preference_rows(file: TraceFile, chosen: RowFilter) -> Iterator[Row]:
+def preference_rows(file: TraceFile) -> Iterator[Row]:
     """One row for each dimension with a preferred video, and who says so; ties give none."""
-    check_votes(file, chosen)
     trace, labels = file.trace, known_labels(file).items()
     decided = {each: known for each, known in labels if known.label is not Preference.TIE}
     if not decided:
@@ -189,12 +184,11 @@ def preference_rows(file: TraceFile, chosen: RowFilter) -> Iterator[Row]:
         }
 
 
-def dpo_rows(file: TraceFile, chosen: RowFilter) -> Iterator[Row]:
+def dpo_rows(file: TraceFile) -> Iterator[Row]:
     """A preference pair to train a generator with, in TRL's columns; videos are paths.
 
     Only the overall label counts: the dimensions may prefer different videos.
     """
-    check_votes(file, chosen)
     trace, known = file.trace, known_labels(file).get(Dimension.OA)
     if known is None or known.label is Preference.TIE:
         raise NotForTraining("no video is preferred overall")
@@ -211,9 +205,8 @@ def dpo_rows(file: TraceFile, chosen: RowFilter) -> Iterator[Row]:
     }
 
 
-def rl_rows(file: TraceFile, chosen: RowFilter) -> Iterator[Row]:
+def rl_rows(file: TraceFile) -> Iterator[Row]:
     """The question as the judge is asked it, both videos, and the answer: all four labels."""
-    check_votes(file, chosen)
     trace, labels = file.trace, _whole(file)
     videos = trace_videos(file, trace)
     yield {
@@ -229,9 +222,8 @@ def rl_rows(file: TraceFile, chosen: RowFilter) -> Iterator[Row]:
     }
 
 
-def videogen_reward_rows(file: TraceFile, chosen: RowFilter) -> Iterator[Row]:
+def videogen_reward_rows(file: TraceFile) -> Iterator[Row]:
     """One row of VideoGen-RewardBench's table; which models made the videos is not known."""
-    check_votes(file, chosen)
     trace = file.trace
     labels, qid = _whole(file), _pair_id(trace)
     row: Row = {"A_model": "", "B_model": "", "prompt": trace.started.prompt, "qid": qid}
@@ -244,7 +236,7 @@ def videogen_reward_rows(file: TraceFile, chosen: RowFilter) -> Iterator[Row]:
     yield {**row, "source": " and ".join(sorted({known.source for known in labels.values()}))}
 
 
-ROWS: dict[RowKind, Callable[[TraceFile, RowFilter], Iterator[Row]]] = {
+ROWS: dict[RowKind, Callable[[TraceFile], Iterator[Row]]] = {
     "sft": sft_rows,
     "preferences": preference_rows,
     "dpo": dpo_rows,

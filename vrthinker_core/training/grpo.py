@@ -33,9 +33,9 @@ from vrthinker_core.training.config import TrainConfig
 from vrthinker_core.training.environment import (
     CachedFrames,
     FrameEnvironment,
-    next_prompt,
+    begin,
+    first_prompt,
     replay,
-    silent,
 )
 from vrthinker_core.training.metrics import StepMetrics
 from vrthinker_core.training.pair_set import PairSet, in_training_order
@@ -44,12 +44,10 @@ from vrthinker_core.training.rollouts import (
     UNPLAYABLE,
     LabelledPair,
     Rollout,
-    by_pair,
     of_row,
-    open_rollout,
 )
 from vrthinker_core.training.row_set import SHOWN, keep_rollouts
-from vrthinker_core.training.run_folder import RunFolder, TimeBudget, stage_record, world_size
+from vrthinker_core.training.run_folder import StageRun, world_size
 from vrthinker_core.training.sft import save_trained, trainer_arguments
 from vrthinker_core.training.sharding import (
     heads_in_root,
@@ -106,7 +104,7 @@ class PlayablePairs:
         pair = self.pairs.pair(number)
         pair = replace(pair, source=CachedFrames(pair.source))  # it is replayed for its reward
         try:
-            next_prompt(open_rollout(pair, silent(self.judge), self.settings))
+            first_prompt(begin(pair, self.judge, self.settings))
         except UNPLAYABLE as error:
             raise of_row(error, pair) from None
         return pair
@@ -160,45 +158,44 @@ class RolloutRewards:
             for environment, ids in zip(environments, completion_ids, strict=True)
         ]
         groups = []
-        for group in by_pair(rollouts, self.samples):
-            ends = enumerate(rollout.run.finished for rollout in group)
-            told = [place for place, end in ends if end and end.stop is not StopReason.FAILED]
-            runs = [group[place].run for place in told]
-            rewards = group_rewards(runs, group[0].pair.truth, self.weights)
-            known = dict(zip(told, rewards, strict=True))
-            groups.append(Group(tuple(group), tuple(map(known.get, range(len(group))))))
+        for start in range(0, len(rollouts), self.samples):
+            group = rollouts[start : start + self.samples]
+            ends = [rollout.run.finished for rollout in group]
+            failed = [end is None or end.stop is StopReason.FAILED for end in ends]
+            runs = [each.run for each, lost in zip(group, failed, strict=True) if not lost]
+            rewards = iter(group_rewards(runs, group[0].pair.truth, self.weights))
+            known = tuple(None if lost else next(rewards) for lost in failed)
+            groups.append(Group(tuple(group), known))
         self.groups = groups
         return [total for group in groups for total in group.totals]
 
 
-def run_grpo(
-    source: str, pairs: PairSet, config: TrainConfig, folder: RunFolder, time_budget: TimeBudget
-) -> Path | None:
-    """Train the checkpoint `source` (a folder or hub id); gives the trained one, None if stopped.
+def run_grpo(run: StageRun, pairs: PairSet) -> Path | None:
+    """Train the source; gives the trained checkpoint, None if stopped.
 
     Figures and kept rollouts are of the main process. Raises BadInput and CheckpointError.
     """
-    grpo, count = config.grpo, folder.processes.count
-    time_budget.say(
+    grpo, folder, say = run.config.grpo, run.folder, run.time_budget.say
+    count = folder.processes.count
+    say(
         f"GRPO runs in TRL in {'one process' if count == 1 else f'{count} processes'}, with the "
         "whole conversation in view (no memory window), first frames as pictures, no redraw of "
         "equal groups, no redirected last answer; on a processor 1.33 times the time of a loop of "
         "our own."
     )
-    with stage_record(folder, config, time_budget) as record:
+    with run.record() as record:
 
         def report(step: StepMetrics, groups: Sequence[Group]) -> bool:
-            metrics = replace(step, stage="grpo", mixed=mixed_share(groups))
+            step = replace(step, mixed=mixed_share(groups))
             rewarded = [each for group in groups for each in group.rewarded]
-            record(metrics.with_rollouts(rewarded, grpo.weights), grpo.steps)
+            over = record(step.with_rollouts(rewarded, grpo.weights), grpo.steps)
             if step.step % grpo.shown_every == 0:
                 keep_rollouts(folder.path, "grpo", step.step, groups[0].rollouts[:SHOWN])
-            return time_budget.over
+            return over
 
-        ordered = in_training_order(pairs, config.seed)
-        out, say = folder.checkpoints, time_budget.say
-        made = train_grpo(ordered, locate(source), config, out, report, say)
-    return None if folder.processes.agreed(time_budget.stopped()) else folder.finish(made)
+        ordered, checkpoint = in_training_order(pairs, run.config.seed), locate(run.source)
+        made = train_grpo(ordered, checkpoint, run.config, folder.checkpoints, report, say)
+    return run.finish(made)
 
 
 @quiet_libraries()

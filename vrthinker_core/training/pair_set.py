@@ -50,14 +50,14 @@ class DrawnFrames:
     @property
     def clips(self) -> tuple[ClipInfo, ClipInfo]:
         """The two clips as a trace names them; they are in no file."""
-        size, seconds = self._size, FRAMES / FRAME_RATE
-        names = (f"drawn-{self._pair.seed}-{letter}" for letter in "ab")
-        digests = ((name, hashlib.sha256(f"{name}-{size}".encode()).hexdigest()) for name in names)
-        first, second = (
-            ClipInfo(*each, "drawn", "none", size, size, FRAMES, FRAME_RATE, seconds, drawn=True)
-            for each in digests
-        )
-        return first, second
+
+        def clip(letter: str) -> ClipInfo:
+            name, size = f"drawn-{self._pair.seed}-{letter}", self._size
+            digest = hashlib.sha256(f"{name}-{size}".encode()).hexdigest()
+            length = FRAMES, FRAME_RATE, FRAMES / FRAME_RATE
+            return ClipInfo(name, digest, "drawn", "none", size, size, *length, drawn=True)
+
+        return clip("a"), clip("b")
 
     def __call__(self, refs: Sequence[FrameRef]) -> tuple[Frame, ...]:
         """Return the frames of the refs, in their order."""
@@ -200,8 +200,6 @@ class VideoPairSet(AbstractContextManager["VideoPairSet"]):
 
     def pair(self, number: int) -> LabelledPair:
         """The pair of a row; its videos are opened when a frame is asked for."""
-        if not 0 <= number < len(self.rows):
-            raise IndexError(number)
         row = self.rows[number]
         protocol, clips = self._clips[number % len(self._clips)]
         source = ClipFrames(row.videos, clips)
@@ -266,9 +264,7 @@ class ShuffledPairs:
 
     def pair(self, number: int) -> LabelledPair:
         """The pair whose turn it is; each time it comes again, other replies are sampled."""
-        count = self.pairs.size
-        if number < 0 or not count:
-            raise IndexError(number)
+        count = self.pairs.size or 0
         epoch, place = divmod(number, count)
         return replace(self.pairs.pair(_epoch_order(self.seed, epoch, count)[place]), seed=number)
 

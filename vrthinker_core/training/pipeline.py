@@ -3,6 +3,7 @@
 import json
 import math
 import shutil
+from collections import defaultdict
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
@@ -30,13 +31,15 @@ from vrthinker_core.training.rollouts import (
     UNPLAYABLE,
     LabelledPair,
     Rollout,
-    by_pair,
+    Unplayable,
+    in_order,
     play,
     play_each,
 )
 from vrthinker_core.training.row_set import SHOWN, keep_rollouts
 from vrthinker_core.training.run_folder import (
     RunFolder,
+    StageRun,
     TimeBudget,
     TrainedStage,
     TrainingRun,
@@ -68,13 +71,15 @@ def measure_judge(
     A pair that cannot be played does not count. Raises BadInput if none can.
     """
     count, samples = min(gates.pairs, pairs.size or gates.pairs), gates.samples
-    played = list(play_each(map(pairs.pair, range(count)), judge, settings, samples))
-    errors = [each for each in played if not isinstance(each, Rollout)]
-    groups = [
-        whole
-        for group in by_pair(played, samples)
-        if len(whole := [each for each in group if isinstance(each, Rollout)]) == samples
-    ]
+    errors: list[Unplayable] = []
+    found: dict[int, list[Rollout]] = defaultdict(list)
+    numbered = play_each(map(pairs.pair, range(count)), judge, settings, samples)
+    for number, played in in_order(numbered):
+        if isinstance(played, Rollout):
+            found[number // samples].append(played)
+        else:
+            errors.append(played)
+    groups = [group for group in found.values() if len(group) == samples]
     if not groups:
         why = errors[0] if errors else "There is none."
         raise BadInput(f"No held-out pair can be played. {why}")
@@ -93,26 +98,26 @@ def pass_gate(figures: HeldOutFigures, gates: GateConfig, source: str) -> None:
 
     `source`: what the cold start began with.
     """
-    again = (
-        f"train again in a new folder (--model {encodable(source)} --out …) with more "
-        "cold_start.traces or cold_start.sft.epochs"
-    )
     if figures.format < gates.format:
-        fault = (
-            f"After the cold start {figures.format:.2f} of the rollouts keep to the format on "
-            f"{figures.pairs} held-out pairs, and {gates.format:.2f} are needed: {again}, or go on "
-            "with --resume and a lower gate (--set gates.format=…)."
+        gate, fault = (
+            "format",
+            f"{figures.format:.2f} of the rollouts keep to the format on {figures.pairs} held-out "
+            f"pairs, and {gates.format:.2f} are needed",
         )
     elif figures.pass_at_k - figures.mean_at_1 < gates.headroom:
-        fault = (
-            f"After the cold start pass@{figures.samples} is {figures.pass_at_k:.2f} and mean@1 "
-            f"{figures.mean_at_1:.2f} on {figures.pairs} held-out pairs, and {gates.headroom:.2f} "
-            f"between them are needed, or later stages find nothing: {again}, or go on with "
-            "--resume and a lower gate (--set gates.headroom=…)."
+        gate, fault = (
+            "headroom",
+            f"pass@{figures.samples} is {figures.pass_at_k:.2f} and mean@1 {figures.mean_at_1:.2f} "
+            f"on {figures.pairs} held-out pairs, and {gates.headroom:.2f} between them are needed, "
+            "or later stages find nothing",
         )
     else:
         return
-    raise BadInput(fault)
+    raise BadInput(
+        f"After the cold start {fault}: train again in a new folder (--model {encodable(source)} "
+        "--out …) with more cold_start.traces or cold_start.sft.epochs, or go on with --resume and "
+        f"a lower gate (--set gates.{gate}=…)."
+    )
 
 
 PartName = Literal["cold-start", "rejection", "grpo", "held-out"]
@@ -135,11 +140,8 @@ class Split:
 
     def pair(self, number: int) -> LabelledPair:
         """The pair of a number. Raises IndexError if there is none."""
-        if number < 0:
-            raise IndexError(number)
-        return self.pairs.pair(
-            self.first + number if self.numbers is None else self.numbers[number]
-        )
+        there = self.first + number if self.numbers is None else self.numbers[number]
+        return self.pairs.pair(there)
 
 
 def part_of(pairs: PairSet, name: PartName, held_out: int) -> Split:
@@ -218,12 +220,13 @@ def train_stage(
         require_training_memory(
             source, reference=is_grpo and config.grpo.kl > 0, frozen_vision=config.frozen_vision
         )
+    run = StageRun(source, config, folder, time_budget)
     if stage == "cold-start":
         lessons = _lessons(data, part, held_out, config.gates.pairs)
-        made = cold_start(source, lessons, config, folder, time_budget)
+        made = cold_start(run, lessons)
     else:
         assert part is not None, "the command opens them"
-        made = (run_grpo if is_grpo else rejection)(source, part, config, folder, time_budget)
+        made = (run_grpo if is_grpo else rejection)(run, part)
     if made is not None and held_out is not None and alone:
         # Keep rollouts of the result, named by its last step
         step = max((metrics.step for metrics in read_metrics(folder.path)), default=0)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.training.cold_start import learn_kept
-from vrthinker_core.training.config import TrainConfig
 from vrthinker_core.training.filters import (
     FilterReport,
     Outcome,
@@ -20,7 +19,7 @@ from vrthinker_core.training.metrics import StepMetrics
 from vrthinker_core.training.outcome_file import OUTCOMES, read_outcomes
 from vrthinker_core.training.pair_set import PairSet, kept_rollouts
 from vrthinker_core.training.row_set import learning_begun, learnt_runs
-from vrthinker_core.training.run_folder import RunFolder, TimeBudget
+from vrthinker_core.training.run_folder import StageRun, TimeBudget
 from vrthinker_core.training.teacher import TeacherJob, run_teacher
 from vrthinker_core.words import count
 
@@ -126,21 +125,19 @@ SAMPLES = "samples"  # Folder of the judge's own runs; a further process adds it
 SAMPLES_SHARE = 0.6  # Of the time of a sitting: the rest is for learning
 
 
-def rejection(
-    source: str, pairs: PairSet, config: TrainConfig, folder: RunFolder, time_budget: TimeBudget
-) -> Path | None:
-    """Train the checkpoint `source`; gives the trained one, None if the sitting was stopped.
+def rejection(run: StageRun, pairs: PairSet) -> Path | None:
+    """Train the source; gives the trained checkpoint, None if the sitting was stopped.
 
     Once it learns, nothing more is played: it goes on from the same runs. Raises BadInput.
     """
-    begun = learning_begun(folder.path)
-    sampling = time_budget.part(SAMPLES_SHARE)
+    folder, options = run.folder, run.config.rejection
+    begun, sampling = learning_begun(folder.path), run.time_budget.part(SAMPLES_SHARE)
     if not begun:
-        _sample(source, pairs, config, folder, sampling)
+        _sample(run, pairs, sampling)
     folder.processes.wait()
-    if folder.processes.agreed(time_budget.stopped()):
+    if run.stopped:
         return None
-    outcomes, options = _all_outcomes(folder.path), config.rejection
+    outcomes = _all_outcomes(folder.path)
     chosen: Sequence[Outcome]
     if begun:
         chosen = learnt_runs(folder.path, outcomes)
@@ -148,18 +145,17 @@ def rejection(
         choice = choose_runs(outcomes, each=options.per_pair, most=options.most)
         chosen = choice.outcomes
         for line in choice.lines if folder.processes.main else ():
-            time_budget.say(line)
+            run.time_budget.say(line)
     rollouts = kept_rollouts(folder.path, pairs, chosen, keep_tokens=True)
-    return learn_kept(chosen, rollouts, sampling, source, options.sft, config, folder, time_budget)
+    return learn_kept(run, chosen, rollouts, late=sampling.over)
 
 
-def _sample(
-    source: str, pairs: PairSet, config: TrainConfig, folder: RunFolder, time_budget: TimeBudget
-) -> None:
+def _sample(run: StageRun, pairs: PairSet, time_budget: TimeBudget) -> None:
     """Play this process's share of the pairs that are left, until the sitting is over."""
-    options, processes = config.rejection, folder.processes
+    config, folder, options = run.config, run.folder, run.config.rejection
     settings = replace(config.settings, temperature=options.temperature, seed=config.seed)
-    judge = TransformersBackend.load(source, device=processes.device)
+    processes = folder.processes
+    judge = TransformersBackend.load(run.source, device=processes.device)
     job = TeacherJob(folder.state.model, "", settings, options.samples, live=64, keep_all=False)
     out = folder.path / (SAMPLES if processes.main else f"{SAMPLES}-{processes.number}")
     # By as many processes as there were before

@@ -1,6 +1,6 @@
 """Rollouts: pairs with known labels, played by a judge as the page compares them."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -52,20 +52,27 @@ class Rollout:
 
 
 def play(
-    pairs: Iterable[LabelledPair],
-    backend: Backend,
-    settings: Settings,
-    samples: int = 1,
-    live: int = LIVE,
+    pairs: Iterable[LabelledPair], backend: Backend, settings: Settings, samples: int = 1
 ) -> Iterator[Rollout]:
-    """`samples` rollouts of each pair, in order, `live` at a time and turn by turn.
+    """`samples` rollouts of each pair, in order.
 
     Raises VideoError, ContextFull and what the judge raises.
     """
-    for played in play_each(pairs, backend, settings, samples, live):
+    for _, played in in_order(play_each(pairs, backend, settings, samples)):
         if not isinstance(played, Rollout):
             raise played
         yield played
+
+
+def in_order(numbered: Iterable[tuple[int, T]]) -> Iterator[tuple[int, T]]:
+    """What comes with its number, from 0 on, in the order of the numbers."""
+    waiting: dict[int, T] = {}
+    wanted = 0
+    for number, each in numbered:
+        waiting[number] = each
+        while wanted in waiting:
+            yield wanted, waiting.pop(wanted)
+            wanted += 1
 
 
 def play_each(
@@ -74,25 +81,12 @@ def play_each(
     settings: Settings,
     samples: int = 1,
     live: int = LIVE,
-) -> Iterator[Rollout | Unplayable]:
-    """Like play(), but yields the error of a pair instead of raising it. Raises other errors."""
-    ended: dict[int, Rollout | Unplayable] = {}
-    wanted = 0
-    for position, played in play_as_they_end(pairs, backend, settings, samples, live):
-        ended[position] = played
-        while wanted in ended:
-            yield ended.pop(wanted)
-            wanted += 1
-
-
-def play_as_they_end(
-    pairs: Iterable[LabelledPair],
-    backend: Backend,
-    settings: Settings,
-    samples: int = 1,
-    live: int = LIVE,
 ) -> Iterator[tuple[int, Rollout | Unplayable]]:
-    """Like play_each(), in any order: number k is sample k % samples of pair k // samples."""
+    """`samples` rollouts of each pair as they end, `live` at a time and turn by turn.
+
+    Number k is sample k % samples of pair k // samples. Yields the error of a pair instead of
+    raising it. Raises other errors.
+    """
     opened: dict[int, tuple[LabelledPair, Comparison]] = {}
 
     def begun() -> Iterator[Comparison]:
@@ -113,11 +107,6 @@ def play_as_they_end(
                     raise error
                 else:
                     yield position, rollout_of(pair, comparison)
-
-
-def by_pair(played: Sequence[T], samples: int) -> list[Sequence[T]]:
-    """What stands pair by pair, `samples` of each, in a list for each pair."""
-    return [played[start : start + samples] for start in range(0, len(played), samples)]
 
 
 def of_row(error: Unplayable, pair: LabelledPair) -> Unplayable:

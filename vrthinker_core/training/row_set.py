@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import cast, overload
+from typing import Any, cast
 
 from vrthinker_core.backends.generation import LoadedModel
 from vrthinker_core.errors import BadInput
@@ -94,14 +94,8 @@ class RowSet(Sequence[TokenRow]):
     def __len__(self) -> int:
         return len(self.outlines)
 
-    @overload
-    def __getitem__(self, number: int) -> TokenRow: ...
-    @overload
-    def __getitem__(self, number: slice) -> list[TokenRow]: ...
-    def __getitem__(self, number: int | slice) -> TokenRow | list[TokenRow]:
+    def __getitem__(self, number: Any) -> Any:
         """With its pixels. Raises BadInput if it is not what it was, VideoError without video."""
-        if isinstance(number, slice):
-            return [self[each] for each in range(*number.indices(len(self)))]
         outline = self.outlines[number]
         number %= len(self)
         if number in self._kept:

@@ -340,23 +340,43 @@ def _sync(path: Path) -> None:
         os.close(handle)
 
 
-@contextmanager
-def stage_record(
-    folder: RunFolder, config: TrainConfig, time_budget: TimeBudget
-) -> Iterator[Listener]:
-    """A function that records a step with its seconds, in the main process. Raises BadInput."""
-    if not folder.processes.main:
-        yield lambda *_: None
-        return
-    ended = time.monotonic()
+@dataclass(frozen=True, slots=True)
+class StageRun:
+    """One start of a stage: what it trains, how, where and for how long."""
 
-    def record(metrics: StepMetrics, total: int) -> None:
-        nonlocal ended
-        begun, ended = ended, time.monotonic()
-        metrics = replace(metrics, seconds=ended - begun)
-        writer.write(metrics)
-        time_budget.tell(metrics, total)
+    source: str  # The checkpoint that it begins with: a folder or hub id
+    config: TrainConfig
+    folder: RunFolder
+    time_budget: TimeBudget
 
-    curves = folder.state.curves or name_of(folder.path) if config.trackio else ""
-    with MetricsWriter(folder.path, curves) as writer:
-        yield record
+    @property
+    def stopped(self) -> bool:
+        """Somebody asked the main process to stop; all processes ask together."""
+        return self.folder.processes.agreed(self.time_budget.stopped())
+
+    def finish(self, made: Path) -> Path | None:
+        """Make `made` the result; gives None if the run was stopped. Raises OSError."""
+        return None if self.stopped else self.folder.finish(made)
+
+    @contextmanager
+    def record(self) -> Iterator[Callable[[StepMetrics, int], bool]]:
+        """A function that records a step of so many, and says whether it was the last.
+
+        It adds stage and seconds; only the main process records. Raises BadInput.
+        """
+        if not self.folder.processes.main:
+            yield lambda *_: False
+            return
+        ended, state = time.monotonic(), self.folder.state
+
+        def record(metrics: StepMetrics, total: int) -> bool:
+            nonlocal ended
+            begun, ended = ended, time.monotonic()
+            metrics = replace(metrics, stage=state.stage, seconds=ended - begun)
+            writer.write(metrics)
+            self.time_budget.tell(metrics, total)
+            return self.time_budget.over
+
+        curves = state.curves or name_of(self.folder.path) if self.config.trackio else ""
+        with MetricsWriter(self.folder.path, curves) as writer:
+            yield record

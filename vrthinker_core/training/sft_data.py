@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import get_args
 
-from vrthinker_core.errors import BadInput, TraceError, VideoError
+from vrthinker_core.errors import BadInput, VideoError
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.traces import load
 from vrthinker_core.training.data import kind_of, open_pairs, path_of
@@ -122,27 +122,23 @@ def _teachers_runs(folder: Path, videos: ExitStack) -> Iterator[RunEntry]:
 def _traced_runs(folder: Path, videos: ExitStack) -> Iterator[RunEntry]:
     """The first run of each trace, over its videos; a person's labels count before the judge's."""
     opened: dict[FramePlan, OpenClips] = {}
-    for number, (_, file) in enumerate(read_traces([folder])):
-        if isinstance(file, TraceError):
-            continue
+    for number, file in enumerate(read_traces([folder])):
         try:
             plan = run_protocol(file.trace).frame_plan
             if plan not in opened:
                 opened[plan] = videos.enter_context(OpenClips(plan))
-            clips = opened[plan]
-            again = partial(_read_again, file.path, file.pair, clips, number)
-            yield StoredRollout(_traced_rollout(file, clips, number), again)
+            place = file.path, file.pair, opened[plan], number
+            yield StoredRollout.read(partial(_traced_rollout, *place))
         except NotForTraining as error:
             yield FilterRefusal(Reason.STORED, str(error))
         except VideoError as error:
             yield FilterRefusal(Reason.VIDEO, str(error))
 
 
-def _read_again(path: Path, pair: EvaluationPair | None, clips: OpenClips, number: int) -> Rollout:
-    return _traced_rollout(TraceFile(path, load(path), pair), clips, number)
-
-
-def _traced_rollout(file: TraceFile, clips: OpenClips, number: int) -> Rollout:
+def _traced_rollout(
+    path: Path, known: EvaluationPair | None, clips: OpenClips, number: int
+) -> Rollout:
+    file = TraceFile(path, load(path), known)
     prompt = file.trace.started.prompt
     first, second = (Path(str(video["path"])) for video in trace_videos(file, file.trace))
     source = ClipFrames(VideoPair(prompt, first, second), clips)

@@ -23,7 +23,7 @@ from vrthinker_core.training.rollouts import (
     LabelledPair,
     Rollout,
     Unplayable,
-    play_as_they_end,
+    in_order,
     play_each,
 )
 from vrthinker_core.training.trace_folder import to_trace
@@ -92,32 +92,29 @@ def scripted_teacher(
     return of_pair
 
 
-Played = tuple[int, int, Rollout | Unplayable]  # Pair, sample, and what came of it
-
-
 def _play_pairs(
     pairs: PairSet, numbers: Iterator[int], judge: Backend | BackendOfPair, job: TeacherJob
-) -> Iterator[Played]:
-    """Play as many side by side as the job says; at a server each goes at its own pace."""
+) -> Iterator[tuple[int, int, Rollout | Unplayable]]:
+    """Pair, sample and what came of it, as many side by side as the job says.
+
+    At a server each goes at its own pace.
+    """
     begun: list[int] = []
 
-    def taken(numbers: Iterable[int]) -> Iterator[LabelledPair]:
+    def taken() -> Iterator[LabelledPair]:
         for number in numbers:
             begun.append(number)
             yield pairs.pair(number)
 
-    if not callable(judge):
-        how = taken(numbers), judge, job.settings, job.samples, job.live
-        remote = isinstance(judge, RemoteBackend)
-        played = play_as_they_end(*how) if remote else enumerate(play_each(*how))
-        for position, result in played:
-            yield begun[position // job.samples], position % job.samples, result
+    if callable(judge):
+        for number in numbers:
+            one = play_each([pairs.pair(number)], judge(number), job.settings, job.samples)
+            for sample, result in in_order(one):
+                yield number, sample, result
         return
-    for number in numbers:
-        for sample, result in enumerate(
-            play_each([pairs.pair(number)], judge(number), job.settings, job.samples)
-        ):
-            yield number, sample, result
+    played = play_each(taken(), judge, job.settings, job.samples, job.live)
+    for position, result in played if isinstance(judge, RemoteBackend) else in_order(played):
+        yield begun[position // job.samples], position % job.samples, result
 
 
 def _store(
@@ -138,9 +135,11 @@ def _store(
         return replace(outcome, reason=reason, sentence=encodable(str(played)))
     run = played.run
     written = "\0".join(turn.completion.text for turn in run.turns).encode("utf-8", "replace")
-    digest = hashlib.sha256(written).hexdigest()[:16]
-    given = run.final_verdict.labels if run.final_verdict else {}
-    outcome = replace(outcome, given=given, replies=digest)
+    outcome = replace(
+        outcome,
+        given=run.final_verdict.labels if run.final_verdict else {},
+        replies=hashlib.sha256(written).hexdigest()[:16],
+    )
     if refused := refusal(run, pair.truth):
         outcome = replace(outcome, reason=str(refused.reason), sentence=refused.sentence)
         if not job.keep_all:

@@ -84,7 +84,7 @@ def check_votes(file: TraceFile, chosen: RowFilter) -> None:
         raise NotForTraining("the person does not agree with its verdict")
 
 
-def check_conversation(file: TraceFile, run: Run, chosen: RowFilter) -> None:
+def check_conversation(file: TraceFile, run: Run, *, agreed_only: bool) -> None:
     """Raise NotForTraining unless the run, first or swapped, shows how a pair is to be judged."""
     if run.whole_answer is None:
         raise NotForTraining("it ended without a whole final answer")
@@ -92,7 +92,7 @@ def check_conversation(file: TraceFile, run: Run, chosen: RowFilter) -> None:
         if turn.reply.problems or turn.completion.stop != "end":
             raise NotForTraining(f"turn {turn.number} does not keep to the format")
     agreed = agrees(file, run)
-    if agreed is False or (chosen.agreed_only and agreed is None):
+    if agreed is False or (agreed_only and agreed is None):
         raise NotForTraining("the person does not agree with its verdict")
     if not known_labels(file):
         raise NotForTraining("no label of its pair is known: all change with the sides swapped")

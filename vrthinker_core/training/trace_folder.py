@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -23,10 +24,17 @@ from vrthinker_core.training.export import (
     Row,
     run_protocol,
     sent_prompts,
+    sft_rows,
 )
 from vrthinker_core.training.outcome_file import OUTCOMES, read_outcomes
 from vrthinker_core.training.rollouts import LabelledPair, Rollout
-from vrthinker_core.training.teaching import NotForTraining, RowFilter, RowKind, TraceFile
+from vrthinker_core.training.teaching import (
+    NotForTraining,
+    RowFilter,
+    RowKind,
+    TraceFile,
+    check_votes,
+)
 from vrthinker_core.types import Preference, Run, StopReason, Trace, Verdict
 from vrthinker_core.video.thumbnails import make_thumbnail
 from vrthinker_core.words import count, encodable
@@ -87,9 +95,11 @@ def to_rollout(run: Run, pair: LabelledPair, *, keep_tokens: bool) -> Rollout:
             "as they were"
         )
     if not keep_tokens:  # `redirected` counts them, too
-        texts = (replace(turn.completion, tokens=(), redirected=None) for turn in run.turns)
-        both = zip(run.turns, texts, strict=True)
-        run = replace(run, turns=tuple(replace(turn, completion=text) for turn, text in both))
+        turns = (
+            replace(each, completion=replace(each.completion, tokens=(), redirected=None))
+            for each in run.turns
+        )
+        run = replace(run, turns=tuple(turns))
     end = run.finished
     if end is not None and end.outside_scope:
         provisional = end.stop is not StopReason.ANSWERED
@@ -98,9 +108,11 @@ def to_rollout(run: Run, pair: LabelledPair, *, keep_tokens: bool) -> Rollout:
 
 
 def read_traces(
-    places: Sequence[Path], but: Path | None = None
-) -> Iterator[tuple[Path, TraceFile | TraceError]]:
-    """Every trace, or why a file is none; a folder stands for every JSON file below it.
+    places: Sequence[Path],
+    but: Path | None = None,
+    refused: Callable[[Path, TraceError], object] = lambda *_: None,
+) -> Iterator[TraceFile]:
+    """Every trace; a folder stands for every JSON file below it. `refused` hears why one is none.
 
     `but` is not read. What else evaluations and trainings keep as JSON in their folders is no trace
     and is not named.
@@ -122,10 +134,12 @@ def read_traces(
                 folders.add(folder)
                 pairs |= _known_pairs(folder)
             try:
-                yield path, TraceFile(path, load(path), pairs.get(absolute))
+                file = TraceFile(path, load(path), pairs.get(absolute))
             except TraceError as error:
                 if named:
-                    yield path, error
+                    refused(path, error)
+            else:
+                yield file
 
 
 def _known_pairs(folder: Path) -> dict[Path, EvaluationPair]:
@@ -228,18 +242,18 @@ def check_export_path(path: Path) -> None:
 def _all_rows(
     places: Sequence[Path], kind: RowKind, chosen: RowFilter, report: ExportReport
 ) -> Iterator[Row]:
-    for path, file in read_traces(places, report.out):
-        before = report.rows
+    def skip(path: Path, reason: Exception, more: str = "") -> None:
+        report.skipped.append(encodable(f"{path}: {str(reason).rstrip('.')}.{more}"))
+
+    for file in read_traces(places, report.out, skip):
+        before, started = report.rows, file.trace.started
         try:
-            if isinstance(file, TraceError):
-                raise file
-            for row in ROWS[kind](file, chosen):
+            check_votes(file, chosen)
+            sft = partial(sft_rows, agreed_only=chosen.agreed_only)
+            for row in (sft if kind == "sft" else ROWS[kind])(file):
                 report.rows += 1
                 yield row
-        except (TraceError, NotForTraining) as reason:
-            told = f"{str(reason).rstrip('.')}."
-            trace = file.trace if isinstance(file, TraceFile) else None
-            if trace and trace.finished and trace.finished.outside_scope:
-                told += f" {outside_words(trace.started)[0]}"
-            report.skipped.append(encodable(f"{path}: {told}"))
+        except NotForTraining as reason:
+            outside = file.trace.finished is not None and file.trace.finished.outside_scope
+            skip(file.path, reason, f" {outside_words(started)[0]}" if outside else "")
         report.used += report.rows > before

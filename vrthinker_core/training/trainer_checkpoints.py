@@ -67,8 +67,9 @@ def train_and_save(
 ) -> None:
     """Train from the last whole checkpoint on, with another one every `minutes`.
 
-    `report` hears of each step, but for its stage and its seconds. `subject` says what the training learns from. Raises BadInput if a
-    checkpoint is of another subject, and what `train_from` raises.
+    `report` hears of each step, but for its stage and its seconds. `subject` says what the training
+    learns from. Raises BadInput if a checkpoint is of another subject, and what `train_from`
+    raises.
     """
     folder, whole = Path(trainer.args.output_dir), []
     # What is not whole is removed once, in a folder that all nodes share
