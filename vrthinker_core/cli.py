@@ -9,7 +9,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,7 +19,7 @@ from typer import Argument, Exit, Option, Typer
 
 from vrthinker_core.__about__ import __version__, asset
 from vrthinker_core.backends import open_backend
-from vrthinker_core.branch_plan import BranchPlan, Changes, plan_branch
+from vrthinker_core.branch_plan import Changes, plan_branch
 from vrthinker_core.commands.evaluation_commands import evaluate, rank, report
 from vrthinker_core.commands.terminal import (
     BAD_INPUT,
@@ -71,27 +71,6 @@ from vrthinker_core.types.settings import setting
 from vrthinker_core.types.wording import OTHER_JUDGES, SCRIPTED, SCRIPTED_HELP, order_unchecked
 from vrthinker_core.video import Clip, FramePlan
 from vrthinker_core.video.files import open_local
-
-
-def read_plan(
-    origin: Path,
-    turn: int,
-    frames: Sequence[int],
-    no_tool: bool,
-    window: str | None,
-    prompt: str | None,
-    trace: Path | None,
-) -> BranchPlan:
-    """Return the checked plan of a branch; raises `BadInput` and `TraceError`."""
-    chosen: Any = setting("window").parse(window)
-    plan = plan_branch(load(origin), turn, Changes(tuple(frames), no_tool, chosen, prompt))
-    if trace is not None:
-        check_trace_option(trace)
-        if trace.exists() and trace.samefile(origin):
-            raise BadInput(
-                f"{trace} holds the run to branch from and would be lost: name another file with --trace."
-            )
-    return plan
 
 
 def check_inputs(prompt: str, *videos: Path) -> None:
@@ -210,7 +189,14 @@ def branch(
 ) -> None:
     """Repeat a stored run from one turn on, with a change."""
     numbers = read_numbers("--frames", frames) if frames else ()
-    plan = read_plan(origin, turn, numbers, no_tool, window, prompt, trace)
+    chosen: Any = setting("window").parse(window)
+    plan = plan_branch(load(origin), turn, Changes(numbers, no_tool, chosen, prompt))
+    if trace is not None:
+        check_trace_option(trace)
+        if trace.exists() and trace.samefile(origin):
+            raise BadInput(
+                f"{trace} holds the run to branch from and would be lost: name another file with --trace."
+            )
     check_inputs(plan.prompt, video1, video2)
     pair, backend = VideoPair(plan.prompt, video1, video2), open_backend(judge)
     with stop_on_signal() as stopped:

@@ -125,15 +125,7 @@ def read_reply(line: str, number: int) -> tuple[str, bool]:
             unit * count for unit, count in record.get("reply_gen") or [[record["reply"], 1]]
         )
         return text, record.get("finish_reason") == "length"
-    except (
-        ValueError,
-        KeyError,
-        TypeError,
-        AttributeError,
-        RecursionError,
-        MemoryError,
-        OverflowError,
-    ):
+    except Exception:  # noqa: BLE001 - whatever such a line holds, it is no reply
         raise BadInput(f"Line {number} is no JSON object with a reply.") from None
 
 
