@@ -26,21 +26,19 @@ from vrthinker_core.types.events import Event, Finished, StopReason, TextArrived
 from vrthinker_core.types.messages import Message
 
 
-def test_the_name_of_a_judge_is_refused_in_a_sentence(pair: VideoPair) -> None:
-    name: Any = "nano"
-    told = r"^'nano' is only the name of a judge: open it first, with open_backend\('nano'\)\.$"
-    for ask in (partial(judge, pair), partial(judge_many, [pair])):
-        with pytest.raises(BadInput, match=told):
-            ask(name)
-
-
 def test_wrong_arguments_are_refused_when_they_are_given(pair: VideoPair) -> None:
     backend: Any = ScriptedBackend([ANSWER])
-    many: Any = Settings(frames_per_call=12, protocol="concat")  # It takes eight
-    for settings, told in ((many, "Frames per call"), ({"seed": 1}, "is no Settings")):
+    name = r"^'nano' is only the name of a judge: open it first, with open_backend\('nano'\)\.$"
+    many = Settings(frames_per_call=12, protocol="concat")  # It takes eight
+    wrong: dict[str, tuple[Any, ...]] = {
+        name: ("nano",),
+        "Frames per call": (backend, many),
+        "is no Settings": (backend, {"seed": 1}),
+    }
+    for told, arguments in wrong.items():
         for ask in (partial(judge, pair), partial(judge_many, [pair])):
             with pytest.raises(BadInput, match=told):
-                ask(backend, settings)
+                ask(*arguments)
     for ask, nothing in ((judge, pair.first), (judge_many, pair), (judge_many, "a.mp4")):
         with pytest.raises(BadInput, match="pair"):
             ask(nothing, backend)
