@@ -26,30 +26,26 @@ from vrthinker_core.types.events import Event, Finished, StopReason, TextArrived
 from vrthinker_core.types.messages import Message
 
 
-def test_the_name_of_a_judge_is_refused_in_a_sentence(pair: VideoPair) -> None:
-    name: Any = "nano"
-    told = r"^'nano' is only the name of a judge: open it first, with open_backend\('nano'\)\.$"
-    for ask in (partial(judge, pair), partial(judge_many, [pair])):
-        with pytest.raises(BadInput, match=told):
-            ask(name)
-
-
 def test_wrong_arguments_are_refused_when_they_are_given(pair: VideoPair) -> None:
     backend: Any = ScriptedBackend([ANSWER])
-    many: Any = Settings(frames_per_call=12, protocol="concat")  # It takes eight
-    for settings, told in ((many, "Frames per call"), ({"seed": 1}, "is no Settings")):
+    name = r"^'nano' is only the name of a judge: open it first, with open_backend\('nano'\)\.$"
+    many = Settings(frames_per_call=12, protocol="concat")  # It takes eight
+    wrong: dict[str, tuple[Any, ...]] = {
+        name: ("nano",),
+        "Frames per call": (backend, many),
+        "is no Settings": (backend, {"seed": 1}),
+    }
+    for told, arguments in wrong.items():
         for ask in (partial(judge, pair), partial(judge_many, [pair])):
             with pytest.raises(BadInput, match=told):
-                ask(backend, settings)
+                ask(*arguments)
+    many_at_a_time: tuple[Any, ...] = (0, -1, 2.5)
+    for live in many_at_a_time:
+        with pytest.raises(BadInput, match=f"live={live} is no number of pairs"):
+            judge_many([pair], backend, live=live)
     for ask, nothing in ((judge, pair.first), (judge_many, pair), (judge_many, "a.mp4")):
         with pytest.raises(BadInput, match="pair"):
             ask(nothing, backend)
-
-
-@pytest.mark.parametrize("live", [0, -1, 2.5])
-def test_no_whole_pair_at_a_time_is_refused(live: float, pair: VideoPair) -> None:
-    with pytest.raises(BadInput, match=f"live={live} is no number of pairs"):
-        list(judge_many([pair], ScriptedBackend([ANSWER]), live=live))  # type: ignore[arg-type]
 
 
 def test_pairs_that_come_when_no_file_can_be_opened_have_their_ends(pair: VideoPair) -> None:

@@ -17,7 +17,7 @@ from tests.test_judge import ANSWER, CALL
 from tests.test_traces import changed
 from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.errors import BackendFailed, TraceError
-from vrthinker_core.runner import judge, judge_many
+from vrthinker_core.runner import judge
 from vrthinker_core.traces import from_json, load
 from vrthinker_core.types import Settings, Side, StopReason, VideoPair
 from vrthinker_core.types.events import Event, Finished, Swapped, TextArrived, TurnEnded
@@ -88,17 +88,6 @@ def test_no_video_is_opened_twice(tmp_path: Path) -> None:
         for path in clips if isinstance(event, Finished) else ():
             path.unlink()
     assert event.event.stop is StopReason.ANSWERED
-
-
-def test_a_batch_judges_each_pair_in_both_orders(pair: VideoPair, tmp_path: Path) -> None:
-    script = ScriptedBackend([CALL, ANSWER])
-    alone = list(map(timeless, judge(pair, script, BOTH)))
-    together: dict[int, list[Event]] = {}
-    how = {"live": 2, "trace_of": lambda n: tmp_path / f"{n}.json"}
-    for position, event in judge_many([pair] * 3, script, BOTH, **how):  # type: ignore[arg-type]
-        together.setdefault(position, []).append(timeless(event))
-    assert together == {0: alone, 1: alone, 2: alone}
-    assert [load(tmp_path / f"{n}.json").swapped is not None for n in range(3)] == [True] * 3
 
 
 def test_a_failing_second_run_leaves_the_first_verdict(pair: VideoPair, tmp_path: Path) -> None:

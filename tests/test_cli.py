@@ -121,13 +121,8 @@ def test_bad_input_is_status_2_and_one_line(
     Image.new("RGB", (32, 32)).save(tmp_path / "picture.png")
     (tmp_path / "empty").touch()
     (tmp_path / "folder").mkdir()
-    files = {
-        "missing": "missing.mp4",
-        "empty": "empty",
-        "picture": "picture.png",
-        "folder": "folder",
-    }
-    names = {key: tmp_path / name for key, name in files.items()}
+    files = ("missing.mp4", "empty", "picture.png", "folder")
+    names = {file.partition(".")[0]: tmp_path / file for file in files}
     filled = arguments.format(one=clips[0], two=clips[1], **names).split()
     if filled[0] == "compare":
         filled += ["--json"] if "--judge" in filled else ["--judge", script, "--json"]

@@ -189,14 +189,6 @@ def test_with_no_window_a_request_sends_only_what_is_new_and_says_so() -> None:
         assert (f"Retrieved {len(new)} frame pairs" if new else "10") in run.ask()[-1].text
 
 
-def test_with_a_window_frames_that_left_may_be_asked_for_again() -> None:
-    run = start(window=1)
-    say(run, call("paired", 10))
-    say(run, call("paired", 10, 30))
-    shown = {f.ref.slot for f in run.ask()[-1].frames}
-    assert shown == {10, 30}, "the new round pushes the old one out, so 10 must come again"
-
-
 @pytest.mark.parametrize("window", [0, 1, 2, "all"])
 def test_a_window_keeps_the_first_frames_all_text_and_the_last_rounds(window: int | str) -> None:
     run = start(window=window, max_turns=8)
@@ -251,25 +243,24 @@ def count_frames(messages: Sequence[Message]) -> int:
     return sum(len(message.frames) for message in messages)
 
 
-def test_frames_that_leave_for_want_of_context_come_again_where_they_are_called_for() -> None:
+@pytest.mark.parametrize(
+    ("calls", "before", "room", "brought", "kept"),
+    [
+        ([(1, 2, 3), (4,), (1, 5)], "([5])", 6, "Retrieved 2 frame pairs ([1, 5])", [4, 1, 5]),
+        ([(1, 2, 3), (1,)], "already shown", 2, "Retrieved 1 frame pairs ([1])", [1]),
+    ],
+)
+def test_frames_that_leave_for_want_of_context_come_again_where_they_are_called_for(
+    calls: list[tuple[int, ...]], before: str, room: int, brought: str, kept: list[int]
+) -> None:
     run = start(max_new_tokens=1)
-    say(run, call("paired", 1, 2, 3))
-    say(run, call("paired", 4))
-    say(run, call("paired", 1, 5))
-    assert "([5])" in run.ask()[-1].text
-    run.fit(count_frames, 8 + 2 + 4 + 1)
-    assert "Retrieved 2 frame pairs ([1, 5])" in run.ask()[-1].text
+    for asked in calls:
+        say(run, call("paired", *asked))
+    assert before in run.ask()[-1].text
+    run.fit(count_frames, 8 + room + 1)
+    assert brought in run.ask()[-1].text
     later = [ref.slot for ref in run.in_view if ref not in run.protocol.opening_refs]
-    assert later == [4, 4, 1, 1, 5, 5]
-
-
-def test_frames_that_are_in_view_alone_and_called_for_again_never_leave_unsaid() -> None:
-    run = start(max_new_tokens=1)
-    say(run, call("paired", 1, 2, 3))
-    say(run, call("paired", 1))
-    assert "already shown" in run.ask()[-1].text
-    run.fit(count_frames, 8 + 2 + 1)
-    assert "Retrieved 1 frame pairs ([1])" in run.ask()[-1].text
+    assert later == [slot for slot in kept for _ in Side]
 
 
 def test_where_the_frames_that_have_just_come_do_not_fit_the_context_is_full() -> None:

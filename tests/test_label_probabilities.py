@@ -57,7 +57,7 @@ def test_each_label_has_its_probability(clips: Clips, tmp_path: Path) -> None:
     assert trace.turns[0].completion.reasoning == TOLD.reasoning
     assert trace.turns[0].completion.label_tokens == TOLD.label_tokens
     with ResultFile(tmp_path / "results.jsonl") as file:
-        file.append(result_of(PAIR, trace))
+        file.add(result_of(PAIR, trace))
     (result,) = read_results(tmp_path / "results.jsonl")
     assert result.probabilities == SHARES
     lines = printed(trace.events()).splitlines()

@@ -25,7 +25,7 @@ from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import result_of
 from vrthinker_core.runner import compare, judge
 from vrthinker_core.traces import load, to_json
-from vrthinker_core.types import Settings, StopReason, VideoPair
+from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.types.events import Finished
 from vrthinker_core.types.wording import ODD_PROMPT, OUTSIDE_SCOPE
 from vrthinker_core.ui.api import run_json
@@ -195,14 +195,6 @@ def test_every_face_says_why(nano: Backend, drawn: VideoPair, tmp_path: Path) ->
         for face, told in faces.items():
             found = [sentence for sentence in SENTENCES if sentence in told]
             assert found == [SENTENCES[number]], face
-
-
-@pytest.mark.parametrize(
-    ("reply", "stop"), [("Well.", StopReason.NO_ANSWER), (ANSWER, StopReason.ANSWERED)]
-)
-def test_however_the_run_ends_it_is_outside(pair: VideoPair, reply: str, stop: StopReason) -> None:
-    end = end_of(judge(pair, ScriptedBackend([reply], scope="drawn")))
-    assert (end.stop, end.verdict, end.outside_scope) == (stop, None, True)
 
 
 def test_the_scope_belongs_to_the_checkpoint(nano: Backend, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import pytest
 
 from tests.support.decoders import halting_decoders
-from tests.support.engines import CALL, Engine, OddConversation, Stream, end_of
+from tests.support.engines import CALL, Engine, OddConversation, Stream, end_of, few_ways
 from tests.test_judge import ANSWER
 from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.errors import BackendFailed
@@ -42,6 +42,7 @@ def streamed(text: str, size: int, error: Exception | None = None) -> Stream:
     return stream
 
 
+@few_ways
 def test_a_run_is_stopped_while_its_frames_are_decoded(engine: Engine) -> None:
     stopped, events, halted = threading.Event(), [], []
     with halting_decoders() as halt:
@@ -92,6 +93,7 @@ ODD: list[Any] = [b"text", Completion(None)]  # type: ignore[arg-type]
 UNKEPT: list[dict[str, Any]] = [{"stop": "stop"}, {"pieces": ("a",)}]
 
 
+@few_ways
 @pytest.mark.parametrize("odd", [*ODD, *(Completion("half", **each) for each in UNKEPT)], ids=repr)
 def test_a_stream_of_what_no_trace_can_hold_ends_the_run(engine: Engine, odd: Any) -> None:
     end = end_of(engine.run(lambda: iter(["half ", odd, Completion("half ")])))
@@ -128,6 +130,7 @@ def test_a_cancelled_stream_keeps_its_text_and_has_no_verdict(engine: Engine) ->
     assert engine.trace.finished == end
 
 
+@few_ways
 def test_cancelling_between_two_turns_ends_the_run_there(engine: Engine) -> None:
     flag = threading.Event()
     script = ScriptedBackend([CALL, CALL.replace("10", "11"), ANSWER])
@@ -155,6 +158,7 @@ def test_closing_in_the_middle_of_a_reply_keeps_the_turns_before_it(engine: Engi
     assert backend.closed.is_set(), "the conversation was closed"
 
 
+@few_ways
 @pytest.mark.parametrize("count", [-1, 10**400], ids=["negative", "too large"])
 def test_a_count_of_tokens_that_cannot_be_is_left_out(engine: Engine, count: int) -> None:
     counts = dict.fromkeys(("prompt_tokens", "reused_tokens", "new_tokens"), count)
@@ -175,6 +179,7 @@ LONG_STREAMS = {
 }
 
 
+@few_ways
 @pytest.mark.parametrize("name", LONG_STREAMS)
 def test_whatever_a_run_wrote_is_read_back_whole(engine: Engine, name: str) -> None:
     """A judge that writes without end is stopped."""

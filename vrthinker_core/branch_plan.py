@@ -7,7 +7,7 @@ from typing import Any, Literal, cast, get_args
 from vrthinker_core.errors import BadInput
 from vrthinker_core.protocols import PromptProtocol, make_protocol, with_defaults
 from vrthinker_core.types import ClipInfo, FrameRef, ProtocolName, Run, Settings, Side, Turn
-from vrthinker_core.types.events import Branch, Origin, Started
+from vrthinker_core.types.events import Branch, Origin
 from vrthinker_core.types.wording import branch_name
 from vrthinker_core.words import count
 
@@ -40,22 +40,26 @@ class Changes:
 class BranchPlan:
     """The plan that `judge_branch` follows, made by `plan_branch`.
 
-    The branch repeats `turns` of the origin, which began with `started`. `settings` are for the
-    turns after them.
+    The branch repeats the origin's turns before its own first one. `settings` are for the turns
+    after them.
     """
 
     branch: Branch
-    started: Started
-    turns: tuple[Turn, ...]
+    origin: Run
     settings: Settings
     prompt: str
 
+    @property
+    def turns(self) -> tuple[Turn, ...]:
+        """The origin's turns that are taken over."""
+        return self.origin.turns[: self.branch.turn - 1]
+
     def settings_for(self, protocols: Sequence[ProtocolName]) -> Settings:
         """Return the settings for a judge, with its protocol's own values."""
-        old, started = self.settings, self.started
-        if not protocols or started.dialect in protocols:
+        old, dialect = self.settings, self.origin.started.dialect
+        if not protocols or dialect in protocols:
             return old
-        usual = make_protocol(Settings(), cast(ProtocolName, started.dialect))
+        usual = make_protocol(Settings(), cast(ProtocolName, dialect))
         own = with_defaults(Settings(), usual)
         names = ("window", "max_turns", "frames_per_call")
         kept: dict[str, Any] = {
@@ -70,13 +74,12 @@ class BranchPlan:
         self, prompt: str, protocol: str, clips: tuple[ClipInfo | None, ClipInfo | None]
     ) -> BadInput | None:
         """Return why prompt, protocol or videos cannot continue the origin, or None."""
-        if self.branch.turn > 1 and prompt.strip() != self.started.prompt.strip():
+        started = self.origin.started
+        if self.branch.turn > 1 and prompt.strip() != started.prompt.strip():
             return BadInput(PROMPT_FROM_1)
-        if self.branch.turn > 1 and protocol != self.started.dialect:
+        if self.branch.turn > 1 and protocol != started.dialect:
             return BadInput(JUDGE_FROM_1)
-        given, origin = (
-            [clip and clip.digest for clip in pair] for pair in (clips, self.started.clips)
-        )
+        given, origin = ([clip and clip.digest for clip in pair] for pair in (clips, started.clips))
         return BadInput(OTHER_VIDEOS) if None not in clips and given != origin else None
 
 
@@ -93,13 +96,14 @@ def plan_branch(origin: Run, turn: int, changes: Changes = Changes()) -> BranchP
         )
     protocol = make_protocol(started.settings, cast(ProtocolName, started.dialect))
     _check_turn(origin, turn, changes)
-    taken, frames = origin.turns[: turn - 1], tuple(changes.frames)
-    settings = replace(started.settings, swap="off")
+    frames, settings = tuple(changes.frames), replace(started.settings, swap="off")
     if changes.window is not None:
         settings = replace(settings, window=changes.window)
     if frames:
         _check_frames(frames, protocol)
-        if frames_in_view(taken, settings.window).issuperset(protocol.frame_refs(frames)):
+        if frames_in_view(origin.turns[: turn - 1], settings.window).issuperset(
+            protocol.frame_refs(frames)
+        ):
             raise BadInput(
                 f"In turn {turn} the judge sees {'frame' if len(frames) == 1 else 'frames'} "
                 f"{', '.join(map(str, frames))} already: choose at least one other frame."
@@ -109,7 +113,7 @@ def plan_branch(origin: Run, turn: int, changes: Changes = Changes()) -> BranchP
     facts = Origin(started.prompt, started.judge, started.settings, branch_name(started))
     branch = Branch(facts, turn, frames, changes.no_tool)
     prompt = started.prompt if changes.prompt is None else changes.prompt
-    plan = BranchPlan(branch, started, taken, settings, prompt)
+    plan = BranchPlan(branch, origin, settings, prompt)
     if refusal := plan.refusal(prompt, started.dialect, started.clips):
         raise refusal
     return plan

@@ -9,7 +9,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,7 +19,7 @@ from typer import Argument, Exit, Option, Typer
 
 from vrthinker_core.__about__ import __version__, asset
 from vrthinker_core.backends import open_backend
-from vrthinker_core.branch_plan import BranchPlan, Changes, plan_branch
+from vrthinker_core.branch_plan import Changes, plan_branch
 from vrthinker_core.commands.evaluation_commands import evaluate, rank, report
 from vrthinker_core.commands.terminal import (
     BAD_INPUT,
@@ -59,38 +59,18 @@ from vrthinker_core.types import (
     ProtocolName,
     Settings,
     Side,
+    Trace,
     Verdict,
     VideoPair,
 )
-from vrthinker_core.types.events import Event, Finished, Started, Swapped, Voted
+from vrthinker_core.types.events import Event, Finished, add_event
 from vrthinker_core.types.frames import Sizing
 from vrthinker_core.types.messages import Cancelled
-from vrthinker_core.types.order import check_order
+from vrthinker_core.types.order import order_of
 from vrthinker_core.types.settings import setting
 from vrthinker_core.types.wording import OTHER_JUDGES, SCRIPTED, SCRIPTED_HELP, order_unchecked
 from vrthinker_core.video import Clip, FramePlan
 from vrthinker_core.video.files import open_local
-
-
-def read_plan(
-    origin: Path,
-    turn: int,
-    frames: Sequence[int],
-    no_tool: bool,
-    window: str | None,
-    prompt: str | None,
-    trace: Path | None,
-) -> BranchPlan:
-    """Return the checked plan of a branch; raises `BadInput` and `TraceError`."""
-    chosen: Any = setting("window").parse(window)
-    plan = plan_branch(load(origin), turn, Changes(tuple(frames), no_tool, chosen, prompt))
-    if trace is not None:
-        check_trace_option(trace)
-        if trace.exists() and trace.samefile(origin):
-            raise BadInput(
-                f"{trace} holds the run to branch from and would be lost: name another file with --trace."
-            )
-    return plan
 
 
 def check_inputs(prompt: str, *videos: Path) -> None:
@@ -209,7 +189,14 @@ def branch(
 ) -> None:
     """Repeat a stored run from one turn on, with a change."""
     numbers = read_numbers("--frames", frames) if frames else ()
-    plan = read_plan(origin, turn, numbers, no_tool, window, prompt, trace)
+    chosen: Any = setting("window").parse(window)
+    plan = plan_branch(load(origin), turn, Changes(numbers, no_tool, chosen, prompt))
+    if trace is not None:
+        check_trace_option(trace)
+        if trace.exists() and trace.samefile(origin):
+            raise BadInput(
+                f"{trace} holds the run to branch from and would be lost: name another file with --trace."
+            )
     check_inputs(plan.prompt, video1, video2)
     pair, backend = VideoPair(plan.prompt, video1, video2), open_backend(judge)
     with stop_on_signal() as stopped:
@@ -252,30 +239,25 @@ def _print_labels(events: Iterable[Event]) -> Finished | None:
 
     Prints none unless both videos were opened. With both orders, prints the second run's, too.
     """
-    end: Finished | None = None
-    last: Event | None = None
-    started: Started | None = None
+    trace: Trace | None = None
     for event in events:
-        started = event if isinstance(event, Started) else started
-        last = last if isinstance(event, Voted) else event
-        end = event if isinstance(event, Finished) else end
-    if end is None:
+        trace = add_event(trace, event)
+    if trace is None or (end := trace.finished) is None:
         print_error("This run did not end: there is no verdict.")
         return None
-    faulty = end.fault in INPUT_FAULTS
+    started, faulty = trace.started, end.fault in INPUT_FAULTS
     lines = [*end.notes, "" if faulty else end.error]
     lines += [f"{SCRIPTED}: {SCRIPTED_HELP}"] if end.scripted else []
-    if end.outside_scope and started:
+    if end.outside_scope:
         lines += [*outside_words(started), OTHER_JUDGES]
     elif not end.error and not (end.verdict and end.verdict.whole):
         lines.append(f"There is no {'whole ' if end.verdict else ''}verdict: {end.stop.value}.")
     labels: dict[str, object] = {**dict(end.verdict or Verdict())}
-    if isinstance(last, Swapped):
-        second = last.event if isinstance(last.event, Finished) else None
-        check = check_order(end, second)
+    if trace.swapped is not None:
+        check = order_of(trace.runs)
         labels |= {"swapped": check and check.second.labels, "order": check and check.effects}
-        lines.append("" if check else order_unchecked(second))
-    if started and all(started.clips) and not faulty:
+        lines.append("" if check else order_unchecked(trace.swapped.finished))
+    if all(started.clips) and not faulty:
         print(json.dumps(labels))
     for line in lines:
         print_error(line)

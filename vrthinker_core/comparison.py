@@ -356,13 +356,14 @@ class Comparison:
         Their replies become history. The branch's settings apply from the response to the last of
         these turns on.
         """
-        own, deliberation.settings = deliberation.settings, plan.started.settings
-        for turn in plan.turns:
+        started, turns = plan.origin.started, plan.turns
+        own, deliberation.settings = deliberation.settings, started.settings
+        for turn in turns:
             with judge_errors():
                 deliberation.fit(conversation.count_tokens, conversation.context_length)
-                if plan.started.judge == self._backend.name and turn.completion.prompt_tokens:
+                if started.judge == self._backend.name and turn.completion.prompt_tokens:
                     conversation.calibrate(deliberation.ask(), turn.completion.prompt_tokens)
-            last = turn is plan.turns[-1]
+            last = turn is turns[-1]
             deliberation.settings = own if last else deliberation.settings
             deliberation.take_over(turn.completion, plan.branch.frames if last else ())
             yield from turn_events(turn)

@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing
 from itertools import islice
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Self, SupportsIndex, TypeVar
+from typing import SupportsIndex, TypeVar
 
 from vrthinker_core.backends import open_backend
 from vrthinker_core.backends.base import (
@@ -242,7 +242,7 @@ def _run_batch(
     with (
         ThreadPoolExecutor(OPEN_AHEAD, "opening") as opening,
         ThreadPoolExecutor(cpu_count(), "stepping") as stepping,
-        _Steps(stepping, rows) as steps,
+        closing(_Steps(stepping, rows)) as steps,
     ):
         while True:
             for position, row in islice(waiting, live + OPEN_AHEAD - len(rows)):
@@ -263,19 +263,14 @@ def _run_batch(
 
 
 class _Steps:
-    """The steps of comparisons between two replies, each in a thread.
-
-    At the exit the last steps are waited for, and all comparisons are closed.
-    """
+    """The steps of comparisons between two replies, each in a thread."""
 
     def __init__(self, executor: Executor, rows: Mapping[int, Comparison]) -> None:
         self._executor, self._rows = executor, rows
         self.going: dict[int, Future[list[JudgeEvent]]] = {}
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Wait for the last steps, and close all comparisons."""
         wait([each for each in self.going.values() if not each.cancel()])
         for row in self._rows.values():
             row.close()

@@ -181,10 +181,7 @@ def test_without_ray_the_engine_says_what_to_install(
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(BadInput, match=r"pip install -e '\.\[cluster\]'"):
         next(on_ray(pairs, out, "nobody:1", "nano"))
-
-
-def test_no_pairs_need_no_cluster(out: Path) -> None:
-    assert not list(on_ray([], out, "nobody:1", "nano"))
+    assert not list(on_ray([], out, "nobody:1", "nano")), "no pairs need no cluster"
 
 
 TWO_NODES = [{"CPU": 16.0, "GPU": 2.0, "memory": 1e9}, {"CPU": 16.0, "GPU": 1.0, "memory": 1e9}]

@@ -23,8 +23,8 @@ from vrthinker_core.commands.evaluation_commands import print_comparison, print_
 from vrthinker_core.errors import BadInput
 from vrthinker_core.evaluation import html
 from vrthinker_core.evaluation.agreement import compare_judges
+from vrthinker_core.evaluation.evaluation_page import MAX_SHOWN, disagreements
 from vrthinker_core.evaluation.html import Bar, Cell, element, render_page, sortable_table
-from vrthinker_core.evaluation.pair_tables import MAX_SHOWN, disagreements
 from vrthinker_core.evaluation.summary import summarize
 from vrthinker_core.evaluation.write_report import write_comparison, write_report
 from vrthinker_core.results.result import RESULTS, EvaluationRun, PairResult, to_line, write_run

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import resource
 import threading
 from collections.abc import Iterator, Sequence
 from itertools import combinations
@@ -14,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.file_limit import open_file_limit
 from tests.support.small_clips import write_clip
 from tests.support.threads import run_in_thread, threads_started
 from tests.video.support.open_clips import pixels
@@ -134,12 +132,6 @@ def test_judge_and_folder_may_be_named_by_words(videos: list[Path], tmp_path: Pa
     assert load(str(tmp_path / "kept" / "group-1-videos-1-2.json")).finished is not None
     with pytest.raises(BadInput, match="There is no judge"):
         reward("A block.", videos[:2], "nobody")
-
-
-def test_it_may_have_the_files_open_that_its_pairs_take() -> None:
-    with open_file_limit(256):
-        assert reward_many([], TRUTH, concurrency=64) == []
-        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] >= 640
 
 
 def test_it_can_be_awaited(videos: list[Path]) -> None:

@@ -308,10 +308,10 @@ def test_a_part_of_a_set_or_another_set_has_none() -> None:
     assert summarize([result(1, "1", "1")], data_set="genai-bench").published_tau == ()
 
 
-def intervals(right: np.ndarray, prompts: np.ndarray, seed: int = 0) -> list[IntervalEstimate]:
+def intervals(right: np.ndarray, prompts: np.ndarray) -> list[IntervalEstimate]:
     """One for each row of `right`."""
     rows = {number: (row, np.ones(len(row))) for number, row in enumerate(right)}
-    found = estimate_ratios(rows, prompts, seed=seed)
+    found = estimate_ratios(rows, prompts)
     return [estimate for estimate in found.values() if estimate is not None]
 
 

@@ -6,12 +6,11 @@ from itertools import product
 
 import pytest
 
-from tests.support.small_clips import write_clip
-from vrthinker_core import Settings, VideoPair, judge
+from tests.support.engines import end_of
+from vrthinker_core import VideoPair, judge
 from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.protocols.paired import Paired
 from vrthinker_core.types import ProblemKind, StopReason
-from vrthinker_core.types.events import Finished
 
 PAIRED = Paired()
 PLAIN = "TA=1, VQ=2, MQ=0, OA=1"
@@ -93,13 +92,7 @@ def test_nothing_is_read_from_thoughts_quotations_examples_and_comparisons(text:
 
 @pytest.mark.parametrize("protocol", [None, "paired"])
 def test_only_a_judge_that_was_not_trained_may_answer_so(
-    protocol: str | None, tmp_path_factory: pytest.TempPathFactory
+    protocol: str | None, pair: VideoPair
 ) -> None:
-    folder = tmp_path_factory.mktemp("pair")
-    pair = VideoPair("A block.", *(write_clip(folder / f"{name}.mp4") for name in ("a", "b")))
-    events = list(
-        judge(pair, ScriptedBackend([f"I looked.\n{READ[1]}"], protocol=protocol), Settings())
-    )
-    end = events[-1]
-    assert isinstance(end, Finished)
-    assert (end.stop is StopReason.ANSWERED) is (protocol is None)
+    backend = ScriptedBackend([f"I looked.\n{READ[1]}"], protocol=protocol)
+    assert (end_of(judge(pair, backend)).stop is StopReason.ANSWERED) is (protocol is None)

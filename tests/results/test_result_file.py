@@ -20,7 +20,7 @@ RESULTS = [made_result(pair) for pair in PAIRS]
 def write(path: Path, results: list[PairResult]) -> None:
     with module.ResultFile(path) as file:
         for result in results:
-            file.append(result)
+            file.add(result)
 
 
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:

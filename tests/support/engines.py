@@ -11,6 +11,8 @@ from itertools import chain, repeat
 from pathlib import Path
 from queue import SimpleQueue
 
+import pytest
+
 from tests.support.waiting import PATIENCE_S
 from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.backends.base import Backend, GenerationRequest, StreamItem, not_cancelled
@@ -180,6 +182,12 @@ ENGINES: dict[str, tuple[str, int, type[OddBackend]]] = {
     "page": ("page", 1, OddBackend),
     "rollout": ("rollout", 1, OddBackend),
 }
+
+
+few_ways = pytest.mark.parametrize(
+    "engine", ["judge", "judge_many, in a batch", "page"], indirect=True
+)
+"""For what is decided in one place for all ways; a rollout waits for its frames whoever stops it."""
 
 
 def end_of(events: Sequence[Event] | Iterator[Event]) -> Finished:

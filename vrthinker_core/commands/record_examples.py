@@ -17,6 +17,7 @@ from vrthinker_core.__about__ import asset
 from vrthinker_core.backends import Backend, ScriptedBackend
 from vrthinker_core.drawn.video_files import write_video
 from vrthinker_core.drawn.world import draw_pair
+from vrthinker_core.protocols import Concat, Paired
 from vrthinker_core.runner import compare
 from vrthinker_core.storage import os_errors
 from vrthinker_core.traces import to_json
@@ -40,10 +41,6 @@ def _reply(snapshot: str, think: str, *actions: str) -> str:
     return "\n".join((f"<snapshot>{snapshot}</snapshot>", f"<think>{think}</think>", *actions))
 
 
-def _call(argument: str, *indices: int) -> str:
-    return f'<tool_call>{{"name": "select_frames", "arguments": {{"{argument}": {list(indices)}}}}}</tool_call>'
-
-
 # Drawn pair 3_000_012_600: a green ball that is further back from frame 20 to 28 of the list, and a
 # white ball in too much light.
 RECOMMENDED = (
@@ -59,7 +56,7 @@ RECOMMENDED = (
         "Overall: colour and picture speak for one of the two, so Video 1 is better. "
         "I need later frames to settle how the balls move.",
         "<recommend answer>TA=1, VQ=1, MQ=0, OA=1, CF=3</recommend answer>",
-        _call("target_frames", 100, 112),
+        Concat().call((100, 112)),
     ),
     _reply(
         "No new frames came.",
@@ -70,7 +67,7 @@ RECOMMENDED = (
         "Overall: nothing has changed, so Video 1 is better. "
         "I look at the time around frame 25 and at the same moments of the other video instead.",
         "<recommend answer>TA=1, VQ=1, MQ=0, OA=1, CF=3</recommend answer>",
-        _call("target_frames", 17, 20, 26, 29, 65, 68, 74, 77),
+        Concat().call((17, 20, 26, 29, 65, 68, 74, 77)),
     ),
     _reply(
         "Video 1: at frame 17 the ball is as large as at frame 13; at frame 20 it is smaller and higher in the picture, and so it "
@@ -98,7 +95,7 @@ TRUNCATED = (
         "Visual quality: frames 16, 48, 80 and 112 are clean in both, so they tie for now. "
         "Motion quality: both move evenly from frame 16 to frame 112, so they tie for now. "
         "Four frames leave long gaps, so I ask for frames 54, 58, 64, 70, 76 and 92 before I answer.",
-        _call("frame_indices", 54, 58, 64, 70, 76, 92),
+        Paired().call((54, 58, 64, 70, 76, 92)),
     ),
     _reply(
         "Video 1: frames 54, 58 and 70 are so bright that the far end of the grass is white, and frame 64 is very dark; the "
@@ -126,7 +123,7 @@ FILM = (
         "Motion quality: the poses are the same at all four moments, so they tie for now. "
         "More than a second lies between two of these frames, and much can happen in it. The rabbit moves most between 16 and 48; "
         "between 80 and 112 it changes its pose once more. I look there.",
-        _call("frame_indices", 24, 32, 40, 90, 106),
+        Paired().call((24, 32, 40, 90, 106)),
     ),
     _reply(
         "Video 1: frames 24, 32 and 40 show exactly the same pose, the rabbit still leaning on the boulder. Frames 90 and 106 are "
@@ -137,7 +134,7 @@ FILM = (
         "Visual quality: frames 90 and 106 of Video 1 are coarse squares and those of Video 2 are sharp, so Video 2 is better. "
         "Motion quality: Video 1 does not move from frame 24 to frame 40 and yet stands upright at frame 48, so Video 2 is better so "
         "far. I want to see whether it jumps there, and where the squares begin and end.",
-        _call("frame_indices", 42, 44, 82, 110),
+        Paired().call((42, 44, 82, 110)),
     ),
     _reply(
         "Video 1: at frame 42 the rabbit still leans on the boulder, and at frame 44 it stands upright with its arms apart. Frames "

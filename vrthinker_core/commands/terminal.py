@@ -37,14 +37,17 @@ from vrthinker_core.types.events import (
     Finished,
     FramesShown,
     Opening,
+    Run,
     RunEvent,
     Started,
     StopReason,
     Swapped,
     TextArrived,
+    Trace,
     Turn,
     TurnEnded,
     Voted,
+    add_event,
 )
 from vrthinker_core.types.order import OrderEffect, check_order
 from vrthinker_core.types.settings import SETTINGS, Setting, Settings
@@ -122,15 +125,7 @@ def read_reply(line: str, number: int) -> tuple[str, bool]:
             unit * count for unit, count in record.get("reply_gen") or [[record["reply"], 1]]
         )
         return text, record.get("finish_reason") == "length"
-    except (
-        ValueError,
-        KeyError,
-        TypeError,
-        AttributeError,
-        RecursionError,
-        MemoryError,
-        OverflowError,
-    ):
+    except Exception:  # noqa: BLE001 - whatever such a line holds, it is no reply
         raise BadInput(f"Line {number} is no JSON object with a reply.") from None
 
 
@@ -290,50 +285,43 @@ class ConsoleRenderer:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._open_line = False
-        self._max_turns: int | None = None
-        self._outside: tuple[str, ...] = ()  # What an end outside the scope says
-        self._turns: list[Turn] = []
         # Of each verdict so far, as percentages.
         self._probabilities: list[dict[Dimension, str]] = []
 
     def render(self, events: Iterable[Event]) -> Finished | None:
         """Print all events; return the end of the (first) run."""
-        last: Finished | None = None
-        in_swapped, second, vote = False, None, None
+        trace: Trace | None = None
         for event in events:
-            if isinstance(event, Voted):
-                vote = event.vote
-            elif isinstance(event, Swapped):
-                if not in_swapped:
-                    self._line("")
-                    self._line(SIDES_SWAPPED, "bold magenta")
-                in_swapped = True
-                second = self._render(event.event)
-            else:
-                last = self._render(event)
-        if in_swapped:
-            self._order(last, second)
+            if isinstance(event, Swapped) and isinstance(event.event, Started):
+                self._line("")
+                self._line(SIDES_SWAPPED, "bold magenta")
+            if (trace := add_event(trace, event)) and not isinstance(event, Voted):
+                self._render(event.event if isinstance(event, Swapped) else event, trace.runs[-1])
+        if trace is None:
+            return None
+        last = trace.finished
+        if trace.swapped is not None:
+            self._order(last, trace.swapped.finished)
         elif last is not None and last.verdict is not None:
             self._line(f"          {NOT_SWAP_TESTED}", "dim")
-        if vote is not None:
-            self._vote(vote, last.verdict if last else None)
+        if trace.vote is not None:
+            self._vote(trace.vote, last.verdict if last else None)
         return last
 
-    def _render(self, event: RunEvent) -> Finished | None:
+    def _render(self, event: RunEvent, run: Run) -> None:
+        """Print the last event of a run."""
         match event:
             case Started():
                 self._started(event)
             case FramesShown():
-                self._frames(event)
+                self._frames(event, run.started.settings.max_turns)
             case TextArrived():
                 self._console.print(Text(printable(event.text)), end="", soft_wrap=True)
                 self._open_line = not event.text.endswith("\n")
             case TurnEnded():
                 self._turn(event.turn)
             case Finished():
-                self._finished(event)
-                return event
-        return None
+                self._finished(event, run)
 
     def _order(self, first: Finished | None, second: Finished | None) -> None:
         """Print both verdicts, in the first run's sides, and the swap's effect."""
@@ -372,8 +360,6 @@ class ConsoleRenderer:
             self._line(f"Note      {vote.note}")
 
     def _started(self, started: Started) -> None:
-        self._max_turns, self._turns = started.settings.max_turns, []
-        self._outside = (*outside_words(started), OTHER_JUDGES)
         self._line(f"Judge     {started.judge}, protocol {started.dialect}", "bold")
         self._line(f"Prompt    {started.prompt}")
         if name := branch_name(started):
@@ -388,12 +374,12 @@ class ConsoleRenderer:
         for note in started.notes:
             self._line(f"Note      {note}", "yellow")
 
-    def _frames(self, shown: FramesShown) -> None:
+    def _frames(self, shown: FramesShown, turns: int | None) -> None:
         self._line("")
         if shown.note:
             self._line(f"Note      {shown.note}", "yellow")
             return
-        of = f" of {self._max_turns}" if self._max_turns else ""
+        of = f" of {turns}" if turns else ""
         forced = " (asked for the answer now)" if shown.forced else ""
         self._line(f"Turn {shown.turn}{of}{forced}", "bold cyan")
         lists = []
@@ -406,7 +392,6 @@ class ConsoleRenderer:
 
     def _turn(self, turn: Turn) -> None:
         self._end_line()
-        self._turns.append(turn)
         if reasoning := turn.completion.reasoning:
             self._line(
                 f"aside     {len(reasoning):,} characters of reasoning, kept in the trace", "dim"
@@ -416,7 +401,7 @@ class ConsoleRenderer:
         ending = filter(None, (turn.cut_short or turn.reply.kind, turn_figures(turn)))
         self._line(f"          {' · '.join(ending)}", "dim")
 
-    def _finished(self, end: Finished) -> None:
+    def _finished(self, end: Finished, run: Run) -> None:
         self._line("")
         if end.verdict is not None:
             if not end.verdict.whole:
@@ -425,7 +410,7 @@ class ConsoleRenderer:
                 self._line("Provisional verdict (recommended, never made final)", "bold green")
             else:
                 self._line("Verdict", "bold green")
-            shares = verdict_probabilities(self._turns, end.verdict)
+            shares = verdict_probabilities(run.turns, end.verdict)
             known: dict[Dimension, str] = {}
             for dimension, label in end.verdict:
                 share = shares[dimension][label or 0] if dimension in shares else 1.0
@@ -437,11 +422,11 @@ class ConsoleRenderer:
             self._probabilities.append(known)
         if end.scripted:
             self._line(f"{SCRIPTED}: {SCRIPTED_HELP}", "bold yellow")
-        for line in self._outside if end.outside_scope else ():
+        for line in (*outside_words(run.started), OTHER_JUDGES) if end.outside_scope else ():
             self._line(line, "bold yellow")
         forced = end.forced and end.stop is StopReason.ANSWERED
         reason = "answered when asked for the answer" if forced else end.stop.value
-        took = filter(None, [ended_after(len(self._turns), end.seconds), totals(self._turns)])
+        took = filter(None, [ended_after(len(run.turns), end.seconds), totals(run.turns)])
         self._line(f"Ended     {reason}, {' · '.join(took)}", "bold" if end.verdict else "bold red")
         if end.error:
             self._line(f"          {end.error}", "red")

@@ -146,7 +146,7 @@ def judge_rows(
             if result.is_transient and not result.judged and stopped():
                 continue
             with os_errors(f"Cannot write to {out}"):
-                file.append(result)
+                file.add(result)
             yield result
     finally:
         with os_errors(f"Cannot write to {out}"):

@@ -13,9 +13,8 @@ from pathlib import Path, PureWindowsPath
 from unicodedata import normalize
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.results.layout import TableRow, existing_file, text_in
+from vrthinker_core.results.layout import TableRow, existing_file, read_table, text_in
 from vrthinker_core.results.result import MissingRule
-from vrthinker_core.results.table_file import read_table
 from vrthinker_core.storage import os_errors
 from vrthinker_core.words import encodable
 

@@ -11,7 +11,14 @@ from vrthinker_core.evaluation.agreement import (
     compare_judges,
     shared_results,
 )
-from vrthinker_core.evaluation.evaluation_page import METRICS, evaluation_page, fact
+from vrthinker_core.evaluation.evaluation_page import (
+    MAX_SHOWN,
+    METRICS,
+    disagreements,
+    evaluation_page,
+    fact,
+    one_right_section,
+)
 from vrthinker_core.evaluation.figures import (
     estimate_bars,
     points_with_interval,
@@ -34,7 +41,6 @@ from vrthinker_core.evaluation.html import (
     sortable_table,
     write_page,
 )
-from vrthinker_core.evaluation.pair_tables import MAX_SHOWN, disagreements, one_right_section
 from vrthinker_core.evaluation.summary import Summary, summarize
 from vrthinker_core.results.result import RESULTS, RUN, PairResult, final_results, read_run
 from vrthinker_core.types.wording import DIMENSION_NAMES

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import ClassVar, Literal, Protocol
 
+from vrthinker_core.protocols.parser import read_reply, read_request
+from vrthinker_core.protocols.tool_calls import CallRules
 from vrthinker_core.types import Frame, FrameRef, FrameSelection, Problem, ProtocolName, Reply
 from vrthinker_core.types.frames import FramePlan, Grid
 from vrthinker_core.types.messages import Message
@@ -19,6 +21,7 @@ class PromptProtocol(Protocol):
     max_turns: ClassVar[int]  # Maximum replies, from the card
     # Rounds of tool frames that stay in the conversation, from the card; None keeps all
     window: ClassVar[int | None]
+    argument: ClassVar[str]  # Name of a call's list of frames
     redirect: ClassVar[tuple[str, str]]
     """(text that begins a call, text that begins an answer). A forced answer has the second text
     instead of the first."""
@@ -30,6 +33,10 @@ class PromptProtocol(Protocol):
     @property
     def grid(self) -> Grid:
         """The slots of each video."""
+
+    @property
+    def numbers(self) -> range:
+        """The protocol's numbers of all frames."""
 
     @property
     def frames_per_call(self) -> int:
@@ -69,12 +76,17 @@ class PromptProtocol(Protocol):
         Never raises. `cut` means that the token limit ended the reply. A judge that was not
         `trained` for the protocol may answer without the tag.
         """
+        rules = CallRules(self.numbers, self.frames_per_call)
+        return read_reply(text, rules, cut=cut, trained=trained)
 
     def request(self, text: str) -> tuple[int, ...]:
         """Return the frames that an unfinished reply asks for so far."""
+        return read_request(text, CallRules(self.numbers, self.frames_per_call))
 
     def call(self, indices: Sequence[int]) -> str:
-        """Return a call for these indices, as a judge writes it."""
+        """Return the card's form of a call for these indices, within its tags."""
+        arguments = f'{{"{self.argument}": {list(indices)}}}'
+        return f'<tool_call>{{"name": "select_frames", "arguments": {arguments}}}</tool_call>'
 
     def tool_result(self, indices: Sequence[int], frames: Sequence[Frame]) -> Message:
         """Return the message after a call for these indices.

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import ClassVar, Final, Literal
 
-from vrthinker_core.protocols.parser import read_reply, read_request, reason, retry_text
+from vrthinker_core.protocols.base import PromptProtocol
+from vrthinker_core.protocols.parser import reason, retry_text
 from vrthinker_core.protocols.prompts import prompt_text
-from vrthinker_core.protocols.tool_calls import CallRules
-from vrthinker_core.types import Frame, FrameRef, FrameSelection, Problem, ProtocolName, Reply, Side
+from vrthinker_core.types import Frame, FrameRef, FrameSelection, Problem, ProtocolName, Side
 from vrthinker_core.types.frames import IMAGE_FACTOR, FramePlan, Grid, Sizing
 from vrthinker_core.types.messages import Image, Message, Text, Video
 
@@ -22,7 +22,7 @@ TOOL_AREA: Final = 400 * IMAGE_FACTOR * IMAGE_FACTOR  # Maximum pixels of a fram
 
 
 @dataclass(frozen=True, slots=True)
-class Concat:
+class Concat(PromptProtocol):
     """The `concat` protocol.
 
     `total` is N, an even number: frames 1 to N / 2 are of video 1, the others of video 2.
@@ -31,6 +31,7 @@ class Concat:
     name: ClassVar[ProtocolName] = "concat"
     max_turns: ClassVar[int] = 4  # Three calls, then the answer
     window: ClassVar[int | None] = 1  # The paper's default
+    argument: ClassVar[str] = "target_frames"
     redirect: ClassVar[tuple[str, str]] = ("<tool_call>", "<final answer>")
 
     preset: Literal["card", "clean"] = "card"
@@ -43,6 +44,11 @@ class Concat:
     def grid(self) -> Grid:
         """The slots of each video: half of the list."""
         return Grid(self.total // 2, "even")
+
+    @property
+    def numbers(self) -> range:
+        """The positions in the list of both videos."""
+        return range(1, self.total + 1)
 
     @property
     def rules(self) -> tuple[str, ...]:
@@ -115,23 +121,6 @@ class Concat:
             FrameRef((index - 1) % half, Side.FIRST if index <= half else Side.SECOND)
             for index in indices
         )
-
-    def parse(self, text: str, *, cut: bool = False, trained: bool = True) -> Reply:
-        """Return the best reading of a reply, with the problems met."""
-        return read_reply(text, self._limits, cut=cut, trained=trained)
-
-    def request(self, text: str) -> tuple[int, ...]:
-        """Return the frames that an unfinished reply asks for so far."""
-        return read_request(text, self._limits)
-
-    def call(self, indices: Sequence[int]) -> str:
-        """Return the card's form of a call, within its tags."""
-        arguments = f'{{"target_frames": {list(indices)}}}'
-        return f'<tool_call>{{"name": "select_frames", "arguments": {arguments}}}</tool_call>'
-
-    @property
-    def _limits(self) -> CallRules:
-        return CallRules(range(1, self.total + 1), self.frames_per_call)
 
     def tool_result(self, indices: Sequence[int], frames: Sequence[Frame]) -> Message:
         """Return the card's sentence, then the frames as images.

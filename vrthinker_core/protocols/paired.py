@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, Literal
 
-from vrthinker_core.protocols.parser import read_reply, read_request, reason, retry_text
+from vrthinker_core.protocols.base import PromptProtocol
+from vrthinker_core.protocols.parser import reason, retry_text
 from vrthinker_core.protocols.prompts import prompt_text
-from vrthinker_core.protocols.tool_calls import CallRules
-from vrthinker_core.types import Frame, FrameRef, FrameSelection, Problem, ProtocolName, Reply, Side
+from vrthinker_core.types import Frame, FrameRef, FrameSelection, Problem, ProtocolName, Side
 from vrthinker_core.types.frames import FramePlan, Grid, Sizing
 from vrthinker_core.types.messages import Image, Message, Text
 
@@ -21,11 +21,13 @@ OPENING_SLOTS: Final = (16, 48, 80, 112)  # The middles of four equal bins
 
 
 @dataclass(frozen=True, slots=True)
-class Paired:
+class Paired(PromptProtocol):
     """The `paired` protocol."""
 
     name: ClassVar[ProtocolName] = "paired"
     grid: ClassVar[Grid] = Grid(SLOTS, "floor")
+    numbers: ClassVar[range] = range(SLOTS)
+    argument: ClassVar[str] = "frame_indices"
     max_turns: ClassVar[int] = 6
     window: ClassVar[int | None] = None  # The card publishes none
     redirect: ClassVar[tuple[str, str]] = ("<tool_call>", "<Answer>")
@@ -77,23 +79,6 @@ class Paired:
     def frame_refs(self, indices: Sequence[int]) -> tuple[FrameRef, ...]:
         """Return `v1[i], v2[i], v1[j], v2[j], ...`."""
         return tuple(FrameRef(index, side) for index in indices for side in Side)
-
-    def parse(self, text: str, *, cut: bool = False, trained: bool = True) -> Reply:
-        """Return the best reading of a reply, with the problems met."""
-        return read_reply(text, self._limits, cut=cut, trained=trained)
-
-    def request(self, text: str) -> tuple[int, ...]:
-        """Return the frames that an unfinished reply asks for so far."""
-        return read_request(text, self._limits)
-
-    def call(self, indices: Sequence[int]) -> str:
-        """Return the card's form of a call, within its tags."""
-        arguments = f'{{"frame_indices": {list(indices)}}}'
-        return f'<tool_call>{{"name": "select_frames", "arguments": {arguments}}}</tool_call>'
-
-    @property
-    def _limits(self) -> CallRules:
-        return CallRules(range(SLOTS), self.frames_per_call)
 
     def tool_result(self, indices: Sequence[int], frames: Sequence[Frame]) -> Message:
         """Return the frames as images, then the number of pairs.

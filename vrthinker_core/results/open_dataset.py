@@ -18,8 +18,8 @@ from vrthinker_core.results.layout import (
     check_columns,
     find_below,
     make_pairs,
+    read_table,
 )
-from vrthinker_core.results.table_file import read_table
 from vrthinker_core.storage import os_errors
 from vrthinker_core.types import Dimension, Preference
 

@@ -3,7 +3,7 @@
 import hashlib
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -188,7 +188,7 @@ def read_line(line: bytes, where: str) -> PairResult:
         return type_adapter(PairResult).validate_json(line)
 
 
-class ResultFile(AbstractContextManager["ResultFile"]):
+class ResultFile(LineFile):
     """Appender of results, which first cuts off an incomplete last line.
 
     Each line goes to the operating system at once, so it survives a kill of this process. Twice a
@@ -197,23 +197,22 @@ class ResultFile(AbstractContextManager["ResultFile"]):
     """
 
     def __init__(self, path: Path) -> None:
-        self._lines = LineFile(path)
+        super().__init__(path)
         self._synced_at = time.monotonic()
 
-    def append(self, result: PairResult) -> None:
+    def add(self, result: PairResult) -> None:
         """Write one line whole, or raise `OSError` and write none."""
         due = time.monotonic() - self._synced_at >= SYNC_SECONDS
-        self._lines.append(to_line(result).removesuffix(b"\n"), sync=due)
+        self.append(to_line(result).removesuffix(b"\n"), sync=due)
         if due:
             self._synced_at = time.monotonic()
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def close(self) -> None:
         """Flush to the disk and close; raises `OSError`."""
-        with self._lines:
-            self._lines.sync()
+        try:
+            self.sync()
+        finally:
+            super().close()
 
 
 TABLE = "results.parquet"  # beside `results.jsonl`

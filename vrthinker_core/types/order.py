@@ -3,10 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import TypeVar
 
 from vrthinker_core.types.comparison import Dimension, Preference, Verdict
-from vrthinker_core.types.events import Finished, Run, Turn
-from vrthinker_core.types.frames import FrameRef, Thumbnail
+from vrthinker_core.types.events import Finished, FramesShown, Run, Turn
+from vrthinker_core.types.frames import FrameRef
+
+Shown = TypeVar("Shown", Turn, FramesShown)
 
 
 class OrderEffect(StrEnum):
@@ -79,18 +82,8 @@ def swap_turn(turn: Turn) -> Turn:
         tokens.append(replace(token, probabilities=(tie, second, first)))
     if reply.verdict is not None:
         reply = replace(reply, verdict=swap_verdict(reply.verdict))
-    return replace(
-        turn,
-        frames=swap_frames(turn.frames),
-        in_view=tuple(map(_swap_ref, turn.in_view)),
-        completion=replace(turn.completion, label_tokens=tuple(tokens)),
-        reply=reply,
-    )
-
-
-def swap_frames(frames: tuple[Thumbnail, ...]) -> tuple[Thumbnail, ...]:
-    """Return the frames with their sides exchanged; the judge's numbers stay."""
-    return tuple(replace(frame, ref=_swap_ref(frame.ref)) for frame in frames)
+    completion = replace(turn.completion, label_tokens=tuple(tokens))
+    return replace(_swap_shown(turn), completion=completion, reply=reply)
 
 
 def swap_run(run: Run) -> Run:
@@ -99,11 +92,15 @@ def swap_run(run: Run) -> Run:
     started = replace(started, clips=(started.clips[1], started.clips[0]))
     if finished is not None and finished.verdict is not None:
         finished = replace(finished, verdict=swap_verdict(finished.verdict))
-    if open_turn is not None and (shown := open_turn.shown) is not None:
-        in_view = tuple(map(_swap_ref, shown.in_view))
-        shown = replace(shown, frames=swap_frames(shown.frames), in_view=in_view)
-        open_turn = replace(open_turn, shown=shown)
+    if open_turn is not None and open_turn.shown is not None:
+        open_turn = replace(open_turn, shown=_swap_shown(open_turn.shown))
     return Run(started, tuple(map(swap_turn, run.turns)), finished, open_turn)
+
+
+def _swap_shown(shown: Shown) -> Shown:
+    """Exchange the sides of frames; the judge's numbers stay."""
+    frames = tuple(replace(frame, ref=_swap_ref(frame.ref)) for frame in shown.frames)
+    return replace(shown, frames=frames, in_view=tuple(map(_swap_ref, shown.in_view)))
 
 
 def _swap_ref(ref: FrameRef) -> FrameRef:
