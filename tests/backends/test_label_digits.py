@@ -30,7 +30,7 @@ from vrthinker_core.training.pair_set import DrawnFrames
 from vrthinker_core.types import Settings
 from vrthinker_core.types.messages import LabelToken, Message, Sampling
 
-DIGITS = LabelDigits(TOKENIZER)
+DIGITS = LabelDigits(enumerate(TOKENIZER.vocabulary))
 ANSWER_NOW = Sampling(max_new_tokens=400, redirect=("<tool_call>", "<Answer>"))
 
 

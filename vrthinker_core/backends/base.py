@@ -127,14 +127,6 @@ class JudgeDescription(typing.Protocol):
         """Caveats for people, one sentence each, shown with every result."""
 
 
-def describe_backend(judge: JudgeDescription) -> str:
-    """Return a notebook's `repr` of a judge: name and trained protocols."""
-    return (
-        f"<{type(judge).__name__} {judge.name}, "
-        f"{' and '.join(judge.protocols) or 'no protocol of its own'}>"
-    )
-
-
 class Backend(JudgeDescription, typing.Protocol):
     """A judge that is ready to generate."""
 

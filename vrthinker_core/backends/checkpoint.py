@@ -4,7 +4,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -190,17 +190,13 @@ def open_checkpoint(
     the tensor, for any damage.
     """
     found = find_source(source, bits, device)
-    folder, marker = found.base, found.marker
-    if (kind := found.config.get("model_type")) != checkpoint_files.OURS:
-        raise CheckpointError(
-            f"{found.title} is a {kind!r} model: this judge must be a {checkpoint_files.OURS!r}."
-        )
-    weights = sum(map(math.prod, checkpoint_files.check_weights(folder).values()))
-    config = _load_config(folder, weights, found.bits)
-    tokenizer, processor = _load_tokenizer(folder, config), _load_processor(folder, config)
-    model, threads = _load_judge(found, without_values(config), bits, device, dtype, _OwnEngine)
+    marker = found.marker
+    checkpoint_files.require_ours(found.title, found.config)
+    shapes = checkpoint_files.check_weights(found.base)
+    unloaded = _without_weights(found.base, shapes, marker, found.bits)
+    model, threads = _load_judge(found, unloaded.model, bits, device, dtype, _OwnEngine)
     bits = bits or found.bits
-    return Checkpoint(model, tokenizer, processor, marker, found.folder, threads, bits)
+    return replace(unloaded, model=model, folder=found.folder, threads=threads, bits=bits)
 
 
 def open_plain(
@@ -251,10 +247,17 @@ def open_for_rendering(source: str) -> Checkpoint:
     number of processes. Raises `CheckpointError`.
     """
     folder = checkpoint_files.locate(source)
-    weights = sum(map(math.prod, checkpoint_files.check_files(folder).values()))
-    config = _load_config(folder, weights)
+    shapes = checkpoint_files.check_files(folder)
+    return _without_weights(folder, shapes, read_marker(folder, source))
+
+
+def _without_weights(
+    folder: Path, shapes: Mapping[str, Sequence[int]], marker: Marker, bits: Bits | None = None
+) -> Checkpoint:
+    weights = sum(map(math.prod, shapes.values()))
+    config = _load_config(folder, weights, bits)
     tokenizer, processor = _load_tokenizer(folder, config), _load_processor(folder, config)
-    marker, threads = read_marker(folder, source), 1 if weights <= SMALL_MODEL_WEIGHTS else None
+    threads = 1 if weights <= SMALL_MODEL_WEIGHTS else None
     return Checkpoint(without_values(config), tokenizer, processor, marker, folder, threads)
 
 

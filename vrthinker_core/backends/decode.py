@@ -12,7 +12,6 @@ import torch
 from transformers import Cache, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 from transformers.cache_utils import DynamicLayer
 
-from vrthinker_core.backends.chat_template import SafeTokenizer
 from vrthinker_core.backends.devices import is_out_of_memory, limit_threads
 from vrthinker_core.backends.kv_cache import PrefixCache, hidden_states
 from vrthinker_core.errors import BackendFailed, BackendRefused, ContextFull, VrThinkerError
@@ -32,13 +31,13 @@ class SampledToken(NamedTuple):
 class LabelDigits:
     """A vocabulary's tokens that write a lone 0, 1 or 2.
 
-    They are found once. Immutable, so threads may share it.
+    They are found once among (token, its bytes). Immutable, so threads may share it.
     """
 
-    def __init__(self, tokenizer: SafeTokenizer) -> None:
+    def __init__(self, vocabulary: Iterable[tuple[int, bytes]]) -> None:
         self.characters_after: dict[int, int] = {}  # For each token: characters after its digit
         self._tokens_of_digit: tuple[list[int], ...] = ([], [], [])
-        for token, written in enumerate(tokenizer.vocabulary):
+        for token, written in vocabulary:
             digit = written.strip(b" \t\r\n=:\"'*_`")  # Characters that may share its token
             if digit in (b"0", b"1", b"2"):
                 self.characters_after[token] = len(written) - written.index(digit) - 1

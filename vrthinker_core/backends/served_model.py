@@ -30,7 +30,6 @@ from vrthinker_core.backends.server_errors import (
     unavailable,
 )
 from vrthinker_core.errors import BackendFailed, BackendRefused, BadInput
-from vrthinker_core.protocols.factory import redirects
 from vrthinker_core.types import ProtocolName
 from vrthinker_core.types.messages import Completion
 
@@ -148,16 +147,9 @@ class ServedModel:
     id: str
     engine: str = ""  # A key of `BY_ENGINE`: an engine or a host; "" if unknown
     context_length: int | None = None
-    marker: Marker = field(
-        default_factory=Marker
-    )  # Without protocols the model is told the rules in words
+    marker: Marker = field(default_factory=Marker)  # Without protocols it is told the rules
     built_in: bool = False  # The model is the built-in judge
     prices: Prices | None = None
-
-    @property
-    def forced_redirects(self) -> dict[tuple[str, str], tuple[str, str]]:
-        """See `LoadedModel`."""
-        return redirects(self.marker.forced)
 
 
 @dataclass(slots=True)

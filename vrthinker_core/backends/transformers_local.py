@@ -13,15 +13,11 @@ from contextlib import suppress
 import torch
 from transformers import Qwen2_5_VLForConditionalGeneration
 
-from vrthinker_core.backends.base import (
-    GenerationRequest,
-    StreamItem,
-    describe_backend,
-    not_cancelled,
-)
+from vrthinker_core.backends.base import GenerationRequest, StreamItem, not_cancelled
 from vrthinker_core.backends.borrowed_gpu import borrows_gpu
 from vrthinker_core.backends.chat_template import PromptItem, SafeTokenizer, VisionItem, token_count
 from vrthinker_core.backends.checkpoint import Checkpoint, end_tokens, open_checkpoint
+from vrthinker_core.backends.checkpoint_files import MarkedJudge
 from vrthinker_core.backends.decode import (
     DecodeStep,
     LabelDigits,
@@ -38,7 +34,6 @@ from vrthinker_core.backends.judge_name import Bits, folder_title
 from vrthinker_core.backends.kv_cache import PrefixCache, groups_up_to
 from vrthinker_core.backends.vision_encoder import VisionEncoder
 from vrthinker_core.errors import BackendFailed, BackendRefused, VrThinkerError
-from vrthinker_core.protocols.factory import redirects
 from vrthinker_core.types.messages import Cancelled, Completion, Message, Sampling
 
 
@@ -335,7 +330,7 @@ class BatchDecoder:
             sequence.attempt(sequence.decode_alone)
 
 
-class TransformersBackend:
+class TransformersBackend(MarkedJudge):
     """A `Backend` and `BatchBackend` on a checkpoint with checked weights.
 
     Thread-safe: conversations share only weights and cached image features. No gradients are
@@ -344,9 +339,8 @@ class TransformersBackend:
     """
 
     def __init__(self, checkpoint: Checkpoint, name: str, notes: tuple[str, ...] = ()) -> None:
-        self.name, self.notes, marker = name, notes, checkpoint.marker
-        self.protocols, self.scope = marker.protocols, marker.scope
-        self.follows_instructions = not marker.forced
+        super().__init__(name, checkpoint.marker)
+        self.notes = notes
         model, tokenizer = checkpoint.model, SafeTokenizer(checkpoint.tokenizer)
         config, control = model.generation_config, tokenizer.control
         stops = (control.im_end, control.endoftext, *end_tokens(config))
@@ -364,16 +358,12 @@ class TransformersBackend:
             context_length=int(model.config.get_text_config().max_position_embeddings),
             threads=checkpoint.threads,
             stop_tokens=frozenset(int(token) for token in stops),
-            label_digits=LabelDigits(tokenizer),
-            forced_redirects=redirects(marker.forced),
-            video_items=marker.video_items,
+            label_digits=LabelDigits(enumerate(tokenizer.vocabulary)),
+            marker=checkpoint.marker,
             repetition_penalty=float(config.repetition_penalty or 1.0),
             # A cancel and new text may each come eight tokens later
             steps_per_sync=8 if captures else 0,
         )
-
-    def __repr__(self) -> str:
-        return describe_backend(self)
 
     @classmethod
     def load(
