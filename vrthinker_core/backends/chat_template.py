@@ -102,9 +102,6 @@ class VisionItem:
 # A token id, or a vision item that stands for its `num_tokens` placeholder tokens
 PromptItem = int | VisionItem
 
-MakeVisionItem = Callable[[Literal["image", "video"], tuple[Frame, ...]], VisionItem]
-"""The type of `VisionEncoder.vision_item`, which makes an item without reading a pixel."""
-
 
 def token_count(items: Sequence[PromptItem]) -> int:
     """Return the number of prompt tokens of `items`."""
@@ -112,7 +109,9 @@ def token_count(items: Sequence[PromptItem]) -> int:
 
 
 def render_prompt(
-    messages: Sequence[Message], tokenizer: SafeTokenizer, make_vision_item: MakeVisionItem
+    messages: Sequence[Message],
+    tokenizer: SafeTokenizer,
+    make_vision_item: Callable[[Literal["image", "video"], tuple[Frame, ...]], VisionItem],
 ) -> list[PromptItem]:
     """Return the prompt of the next reply.
 

@@ -80,9 +80,8 @@ def locate(source: str, before_download: Callable[[], None] = lambda: None) -> P
             )
     if not HUB_ID.fullmatch(source):
         raise CheckpointError(f"There is no folder {source}.")
-    patterns = list(DOWNLOAD_PATTERNS)
     try:
-        return Path(snapshot_download(source, allow_patterns=patterns, local_files_only=True))
+        return fetch(source, cached=True)
     except LocalEntryNotFoundError:
         pass
     try:
@@ -90,7 +89,7 @@ def locate(source: str, before_download: Callable[[], None] = lambda: None) -> P
         with suppress(HfHubHTTPError):  # It answers, and the download itself reports the error
             HfApi().model_info(source, timeout=HF_HUB_ETAG_TIMEOUT)
         before_download()
-        return Path(snapshot_download(source, allow_patterns=patterns))
+        return fetch(source)
     except CheckpointError:
         raise
     except Exception as error:
@@ -102,10 +101,16 @@ def locate(source: str, before_download: Callable[[], None] = lambda: None) -> P
         ) from error
 
 
+def fetch(source: str, *, cached: bool = False) -> Path:
+    """Return the folder of a model of the hub, fetched unless `cached`."""
+    patterns = list(DOWNLOAD_PATTERNS)
+    return Path(snapshot_download(source, allow_patterns=patterns, local_files_only=cached))
+
+
 def is_downloaded(source: str) -> bool:
     """Return whether a model of the hub is in the hub's cache."""
     try:
-        snapshot_download(source, allow_patterns=list(DOWNLOAD_PATTERNS), local_files_only=True)
+        fetch(source, cached=True)
     except Exception:  # noqa: BLE001 - an unreadable cache counts as empty
         return False
     return True
