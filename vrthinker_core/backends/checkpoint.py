@@ -199,14 +199,11 @@ def open_checkpoint(
     return replace(unloaded, model=model, folder=found.folder, threads=threads, bits=bits)
 
 
-def open_plain(
-    source: str, *, device: str | None = None, bits: Bits | None = None
-) -> tuple[Any, Source]:
+def open_plain(found: Source, device: str | None = None, bits: Bits | None = None) -> Any:
     """Load any image-text-to-text model of transformers; raise `CheckpointError`.
 
     Checks that every tensor is there, in its shape, and finite.
     """
-    found = find_source(source, bits, device)
     kind = found.config.get("model_type")
     if kind not in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
         raise CheckpointError(
@@ -220,7 +217,7 @@ def open_plain(
         )
         shape = without_values(config)
     model, _ = _load_judge(found, shape, bits, device, None, AutoModelForImageTextToText)
-    return model.eval(), found
+    return model.eval()
 
 
 def open_for_training(source: str, dtype: torch.dtype = torch.float32) -> Checkpoint:

@@ -59,8 +59,7 @@ class Download:
         if self._thread.is_alive():
             self._thread.join()
         self._pause, self.said = threading.Event(), ""
-        run = {"target": self._run, "name": "download", "daemon": True}
-        self._thread = threading.Thread(**run)  # type: ignore[arg-type]
+        self._thread = threading.Thread(target=self._run, name="download", daemon=True)
         self._thread.start()
 
     def pause(self) -> None:

@@ -19,10 +19,9 @@ from transformers.models.auto.processing_auto import PROCESSOR_MAPPING
 from transformers.utils.import_utils import is_torchvision_available
 
 from vrthinker_core.backends.base import ReplyText, not_cancelled
-from vrthinker_core.backends.checkpoint import Source, open_plain, quiet_transformers
+from vrthinker_core.backends.checkpoint import Source, quiet_transformers
 from vrthinker_core.backends.checkpoint_files import TOLD, MarkedJudge
 from vrthinker_core.backends.decode import LabelDigits, check_context, to_judge_error
-from vrthinker_core.backends.judge_name import Bits
 from vrthinker_core.backends.request_body import instructions_for
 from vrthinker_core.errors import BackendRefused, CheckpointError
 from vrthinker_core.types.messages import (
@@ -176,10 +175,13 @@ class PlainBackend(MarkedJudge):
     wait.
     """
 
-    def __init__(
-        self, model: Any, form: ChatForm, source: Source, name: str, notes: tuple[str, ...]
-    ) -> None:
+    def __init__(self, model: Any, source: Source, name: str, notes: tuple[str, ...] = ()) -> None:
+        """Take a model of `open_plain`.
+
+        Raises `CheckpointError` if its chat template cannot hold a deliberation.
+        """
         super().__init__(name, source.marker)
+        form = open_chat_form(source.base, source.title)
         self.model, self.form = model, form
         self.context_length: int | None = getattr(
             model.config.get_text_config(), "max_position_embeddings", None
@@ -201,26 +203,6 @@ class PlainBackend(MarkedJudge):
         for blocks in model.modules():
             for block in blocks if isinstance(blocks, torch.nn.ModuleList) else ():
                 block.register_forward_pre_hook(self._hear)
-
-    @classmethod
-    def load(
-        cls,
-        source: str,
-        *,
-        name: str | None = None,
-        device: str | None = None,
-        bits: Bits | None = None,
-        notes: tuple[str, ...] = (),
-    ) -> PlainBackend:
-        """Open a folder or a hub id; options as in `TransformersBackend.load`.
-
-        Raises `CheckpointError` if the model is missing, damaged or too large, or if its chat
-        template cannot hold a deliberation.
-        """
-        model, found = open_plain(source, device=device, bits=bits)
-        return cls(
-            model, open_chat_form(found.base, found.title), found, name or found.title, notes
-        )
 
     def open_conversation(self) -> PlainConversation:
         """Return a new conversation, which keeps only its last prompt."""

@@ -148,7 +148,6 @@ class ServedModel:
     engine: str = ""  # A key of `BY_ENGINE`: an engine or a host; "" if unknown
     context_length: int | None = None
     marker: Marker = field(default_factory=Marker)  # Without protocols it is told the rules
-    built_in: bool = False  # The model is the built-in judge
     prices: Prices | None = None
 
 
@@ -266,8 +265,7 @@ def recognise(
     names = {part.lower() for name in named for part in (name, model_title(name))}
     if "nano" in names:  # The built-in judge, which needs a redirect of its own
         folder = asset("nano")
-        marker = read_marker(folder, str(folder))
-        return replace(model, marker=marker, built_in=True)
+        return replace(model, marker=read_marker(folder, str(folder)))
     protocol = chosen or published_protocol(names)
     return replace(model, marker=Marker((protocol,))) if protocol else model
 

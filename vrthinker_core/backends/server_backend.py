@@ -408,7 +408,7 @@ class ServerBackend(MarkedJudge):
             judge = replace(judge, what=host.url, model=judge.what)
         secret = secret or (host_key(host) if host else read_key())
         server = find_server(judge, secret, patience or Patience())
-        notes = (NANO_NOTE,) if server.model.built_in else ()
+        notes = (NANO_NOTE,) if server.model.marker.scope == "drawn" else ()
         return cls(server, name or model_title(server.model.id), notes)
 
     @property
@@ -433,8 +433,4 @@ class ServerBackend(MarkedJudge):
         """Return a new conversation, which connects with its first request."""
         return ServerConversation(self.server)
 
-    def stream_batch(
-        self, requests: Sequence[GenerationRequest]
-    ) -> Iterator[tuple[int, StreamItem]]:
-        """Send all requests at once; the server batches them."""
-        return stream_replies(requests)
+    stream_batch = staticmethod(stream_replies)

@@ -6,7 +6,7 @@ The built-in judge and the 7B use the same code.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
@@ -167,54 +167,47 @@ class BatchedCache:
         self._replay: Callable[[], None] | None = None
         self._logits = torch.empty(0)
 
-    def fits(self, caches: Sequence[PrefixCache]) -> bool:
+    def fits(self, caches: Collection[PrefixCache]) -> bool:
         """Return whether the batch can decode for `caches`.
 
         All of them must be in the batch, have a free row, and not have been reallocated. They must
         make up at least half of the batch.
         """
-        batch, keys = set(map(id, self._caches)), self._storage[0][0].untyped_storage()
+        batch, keys = set(self._caches), self._storage[0][0].untyped_storage()
         return len(caches) * 2 >= len(self._caches) and all(
-            id(cache) in batch
+            cache in batch
             and cache.num_tokens < self._rows
             and cache.layers[0].storage[0].untyped_storage().data_ptr() == keys.data_ptr()
             for cache in caches
         )
 
     @torch.inference_mode()
-    def decode(self, tokens: dict[int, int]) -> dict[int, torch.Tensor]:
+    def decode(self, tokens: dict[PrefixCache, int]) -> dict[PrefixCache, torch.Tensor]:
         """Process one token in some of the caches.
 
-        `tokens` is {id(cache): token}. Returns the logits after each token, (vocabulary,) in
-        float32.
+        Returns the logits after each token, (vocabulary,) in float32.
         """
-        live = [cache for cache in self._caches if id(cache) in tokens]
         self._load_inputs(tokens)
         if not self._cuda_graphs:
-            self._logits = self._step.forward(max(cache.num_tokens for cache in live) + 1)
+            self._logits = self._step.forward(max(cache.num_tokens for cache in tokens) + 1)
         else:
             if self._replay is None:
                 self._replay = capture_cuda_graph(self._store_logits, self._step.token_ids.device)
                 self._load_inputs(tokens)  # The warm-up steps of the capture changed the inputs
             self._replay()
-        for cache in live:
-            cache.append(tokens[id(cache)])
-        return {
-            id(cache): row
-            for cache, row in zip(self._caches, self._logits, strict=True)
-            if id(cache) in tokens
-        }
+        for cache, token in tokens.items():
+            cache.append(token)
+        return dict(zip(self._caches, self._logits, strict=True))
 
     def _store_logits(self) -> None:
         self._logits = self._step.forward()
 
-    def _load_inputs(self, tokens: dict[int, int]) -> None:
+    def _load_inputs(self, tokens: dict[PrefixCache, int]) -> None:
+        caches, rows = self._caches, self._rows
         self._step.load_inputs(
-            token_ids=[tokens.get(id(cache), 0) for cache in self._caches],
-            cache_rows=[
-                cache.num_tokens if id(cache) in tokens else self._rows for cache in self._caches
-            ],
-            position_ids=[cache.next_position for cache in self._caches],
+            token_ids=[tokens.get(cache, 0) for cache in caches],
+            cache_rows=[cache.num_tokens if cache in tokens else rows for cache in caches],
+            position_ids=[cache.next_position for cache in caches],
         )
 
 
@@ -308,20 +301,18 @@ class BatchDecoder:
 
     def decode(self, sequences: Sequence[_BatchSequence]) -> None:
         """Process the sampled token of each sequence."""
-        generations = {each.generation: each.token for each in sequences if each.token is not None}
+        tokens = {each.generation.cache: each.token for each in sequences if each.token is not None}
         if len(sequences) > 1 and self._can_batch:
             try:
                 limit_threads(self._loaded.threads)
-                caches = [generation.cache for generation in generations]
-                if self._cache is None or not self._cache.fits(caches):
+                if self._cache is None or not self._cache.fits(tokens):
                     self._cache = None  # Free the old keys and values before the new ones
                     graphs = self._loaded.steps_per_sync > 0
-                    self._cache = BatchedCache(self._loaded.model, caches, cuda_graphs=graphs)
-                logits = self._cache.decode(
-                    {id(generation.cache): token for generation, token in generations.items()}
-                )
-                for generation in generations:
-                    generation.logits = logits[id(generation.cache)]
+                    model, caches = self._loaded.model, list(tokens)
+                    self._cache = BatchedCache(model, caches, cuda_graphs=graphs)
+                logits = self._cache.decode(tokens)
+                for each in sequences:
+                    each.generation.logits = logits[each.generation.cache]
                 return
             except Exception:  # noqa: BLE001 - stepped alone, each sequence raises its own error
                 # Another try would copy all KV caches again, at every token
