@@ -34,7 +34,7 @@ from vrthinker_core.backends.attention import attention_for
 from vrthinker_core.backends.borrowed_gpu import borrows_gpu
 from vrthinker_core.backends.chat_template import CONTROL_TOKENS
 from vrthinker_core.backends.checkpoint_files import GENERATION_CONFIG, Marker, read_marker
-from vrthinker_core.backends.devices import best_device, checked_device, is_out_of_memory
+from vrthinker_core.backends.devices import best_device, check_device, is_out_of_memory
 from vrthinker_core.backends.judge_name import Bits, folder_title
 from vrthinker_core.backends.quantize import (
     base_of,
@@ -150,7 +150,7 @@ def find_source(source: str, bits: Bits | None = None, device: str | None = None
     bitsandbytes or the checkpoint is missing, does not fit, or its quantisation is not supported.
     """
     if device:
-        checked_device(device)
+        check_device(device)
     if bits:
         require_bitsandbytes()
     folder = checkpoint_files.locate(source, lambda: _check_download(source, bits, device))

@@ -245,16 +245,9 @@ class MultiStepDecoder:
     as it accepts it.
     """
 
-    def __init__(
-        self,
-        model: Qwen2_5_VLForConditionalGeneration,
-        cache: PrefixCache,
-        digits: LabelDigits,
-        penalty: float,
-        steps: int,
-    ) -> None:
+    def __init__(self, cache: PrefixCache, digits: LabelDigits, penalty: float, steps: int) -> None:
         """Decode `steps` tokens a call; a `penalty` of 1 is none."""
-        self._model, self._cache, self._digits = model, cache, digits
+        self._cache, self._digits = cache, digits
         self._penalty, self._steps = penalty, steps
         self._prompt_tokens: list[int] = []
         self._seen: torch.Tensor
@@ -285,7 +278,7 @@ class MultiStepDecoder:
 
         `reply` holds the tokens so far. The last sampled token is not processed.
         """
-        limit_threads(self._cache.threads)
+        limit_threads(self._cache.vision.threads)
         self._make_way(self._cache.num_tokens + self._steps + WARMUP_STEPS)
         self._cache.reserve(self._steps + WARMUP_STEPS)
         storage = [layer.storage for layer in self._cache.layers]
@@ -294,8 +287,8 @@ class MultiStepDecoder:
         ):
             self.clear()  # Free the old step's memory before the next step is allocated
         if self._captured is None:
-            self._storage, step = storage, DecodeStep(self._model, storage)
-            device, config = step.token_ids.device, self._model.config
+            self._storage, step = storage, DecodeStep(self._cache.model, storage)
+            device, config = step.token_ids.device, self._cache.model.config
             vocabulary = config.get_text_config().vocab_size
             self._seen = torch.zeros(vocabulary, dtype=torch.bool, device=device)
             self._placeholders = placeholders_of(config, device)

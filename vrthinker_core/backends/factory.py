@@ -85,7 +85,7 @@ def _open_local(
     from vrthinker_core.backends.checkpoint_files import OURS
 
     try:
-        from vrthinker_core.backends.checkpoint import find_source, open_plain
+        from vrthinker_core.backends.checkpoint import find_source, open_checkpoint, open_plain
         from vrthinker_core.backends.plain import PlainBackend
         from vrthinker_core.backends.transformers_local import TransformersBackend
     except (ImportError, RuntimeError) as error:  # transformers imports an installed torchvision
@@ -97,7 +97,7 @@ def _open_local(
         ) from error
     found = find_source(source, bits, device)
     if found.config.get("model_type") == OURS:
-        return TransformersBackend.load(source, name=name, device=device, bits=bits, notes=notes)
+        return TransformersBackend(open_checkpoint(source, device=device, bits=bits), name, notes)
     return PlainBackend(open_plain(found, device, bits), found, name, notes)
 
 

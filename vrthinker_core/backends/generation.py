@@ -42,7 +42,6 @@ class LoadedModel:
     tokenizer: SafeTokenizer
     vision: VisionEncoder
     context_length: int  # Tokens of prompt and reply together
-    threads: int | None  # CPU threads; None for torch's own choice
     stop_tokens: frozenset[int]  # Tokens that end a reply
     label_digits: LabelDigits
     marker: Marker
@@ -105,7 +104,7 @@ class Generation:
         if (token := self.sample()) is None:
             return
         if self._multi_step is None:
-            self.logits = self.cache.decode(token)
+            self.logits = self.cache.forward([token])
             return
         if not self._sampled_ahead:
             self._sampled_ahead.extend(self._multi_step.decode(self.detokenizer.tokens))

@@ -28,7 +28,6 @@ from vrthinker_core.types.messages import (
     Cancelled,
     Completion,
     GeneratedText,
-    LabelToken,
     Message,
     Sampling,
     Text,
@@ -372,8 +371,7 @@ class _Reply(ReplyText):
         self.written += added
         shares = digits.with_probabilities([token], self._scores)[0].probabilities
         if shares and added:
-            offset = len(self.written) - digits.characters_after[token] - 1
-            self.label_tokens.append(LabelToken(offset, shares))
+            self.mark_digit(shares, digits.characters_after[token])
         if (kept := self.replace_phrase()) >= 0:
             self.label_tokens = [label for label in self.label_tokens if label.offset < kept]
             self._redirected = True

@@ -385,10 +385,9 @@ class ServerBackend(MarkedJudge):
 
     at_own_pace: Literal[True] = True  # See `RemoteBackend`
 
-    def __init__(self, server: Server, name: str, notes: tuple[str, ...] = ()) -> None:
+    def __init__(self, server: Server, name: str) -> None:
         super().__init__(name, server.model.marker)
         self.server = server
-        self._notes = (*notes, *(() if self.protocols else (f"{TOLD} {CORRECTION}",)))
 
     @classmethod
     def open(
@@ -408,13 +407,14 @@ class ServerBackend(MarkedJudge):
             judge = replace(judge, what=host.url, model=judge.what)
         secret = secret or (host_key(host) if host else read_key())
         server = find_server(judge, secret, patience or Patience())
-        notes = (NANO_NOTE,) if server.model.marker.scope == "drawn" else ()
-        return cls(server, name or model_title(server.model.id), notes)
+        return cls(server, name or model_title(server.model.id))
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Caveats for people, also about a refused temperature and a short context."""
-        model, notes = self.server.model, [*self._notes]
+        model, notes = self.server.model, [NANO_NOTE] if self.scope == "drawn" else []
+        if not self.protocols:
+            notes.append(f"{TOLD} {CORRECTION}")
         if "temperature" not in self.server.form.features:
             notes.append(
                 "The server takes no temperature: it samples with its own, "

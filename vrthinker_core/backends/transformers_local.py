@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import torch
-from transformers import Qwen2_5_VLForConditionalGeneration
 
 from vrthinker_core.backends.base import GenerationRequest, StreamItem, not_cancelled
 from vrthinker_core.backends.borrowed_gpu import borrows_gpu
@@ -30,7 +29,7 @@ from vrthinker_core.backends.decode import (
 )
 from vrthinker_core.backends.devices import limit_threads, parallelism
 from vrthinker_core.backends.generation import Generation, LoadedModel
-from vrthinker_core.backends.judge_name import Bits, folder_title
+from vrthinker_core.backends.judge_name import folder_title
 from vrthinker_core.backends.kv_cache import PrefixCache, groups_up_to
 from vrthinker_core.backends.vision_encoder import VisionEncoder
 from vrthinker_core.errors import BackendFailed, BackendRefused, VrThinkerError
@@ -48,11 +47,11 @@ class LocalConversation:
     def __init__(self, loaded: LoadedModel) -> None:
         self._loaded = loaded
         self.context_length = loaded.context_length
-        self._cache: PrefixCache | None = PrefixCache(loaded.model, loaded.vision, loaded.threads)
+        self._cache: PrefixCache | None = PrefixCache(loaded.model, loaded.vision)
         self._multi_step: MultiStepDecoder | None = None
         if steps := loaded.steps_per_sync:
             self._multi_step = MultiStepDecoder(
-                loaded.model, self._cache, loaded.label_digits, loaded.repetition_penalty, steps
+                self._cache, loaded.label_digits, loaded.repetition_penalty, steps
             )
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
@@ -133,13 +132,7 @@ class BatchedCache:
     cache row more than it can use: a sequence that skips a step writes there.
     """
 
-    def __init__(
-        self,
-        model: Qwen2_5_VLForConditionalGeneration,
-        caches: Sequence[PrefixCache],
-        *,
-        cuda_graphs: bool = False,
-    ) -> None:
+    def __init__(self, caches: Collection[PrefixCache], *, cuda_graphs: bool) -> None:
         """Move the keys and values of `caches` into common tensors.
 
         With `cuda_graphs`, a GPU replays every step as a CUDA graph.
@@ -162,7 +155,7 @@ class BatchedCache:
                     stacked[n, :, :length] = own[0, :, :length]
                 layer.storage = keys[n : n + 1, :, :-1], values[n : n + 1, :, :-1]
                 layer.truncate(length)
-        self._step = DecodeStep(model, self._storage)
+        self._step = DecodeStep(self._caches[0].model, self._storage)
         self._cuda_graphs = cuda_graphs
         self._replay: Callable[[], None] | None = None
         self._logits = torch.empty(0)
@@ -268,7 +261,7 @@ class _BatchSequence:
         """Process the sampled token in a decode step of its own."""
         if self.token is not None:
             self.generation.cache.trim()
-            self.generation.logits = self.generation.cache.decode(self.token)
+            self.generation.logits = self.generation.cache.forward([self.token])
 
 
 def _patches(items: Sequence[VisionItem]) -> int:
@@ -288,10 +281,10 @@ class BatchDecoder:
         items = [item for each in sequences for item in each.new_images()]
         # Only a single sequence can have more patches: its prefill encodes them chunk by chunk
         if _patches(items) <= PATCHES_AT_ONCE:
-            limit_threads(self._loaded.threads)
+            limit_threads(self._loaded.vision.threads)
             with suppress(Exception):  # The prefill raises it again
                 self._loaded.vision.encode(items)
-        threads = parallelism(self._loaded.threads)
+        threads = parallelism(self._loaded.vision.threads)
         if threads == 1:  # In a new thread torch would start its own threads again
             for sequence in sequences:
                 sequence.attempt(sequence.generation.prefill)
@@ -304,12 +297,11 @@ class BatchDecoder:
         tokens = {each.generation.cache: each.token for each in sequences if each.token is not None}
         if len(sequences) > 1 and self._can_batch:
             try:
-                limit_threads(self._loaded.threads)
+                limit_threads(self._loaded.vision.threads)
                 if self._cache is None or not self._cache.fits(tokens):
                     self._cache = None  # Free the old keys and values before the new ones
                     graphs = self._loaded.steps_per_sync > 0
-                    model, caches = self._loaded.model, list(tokens)
-                    self._cache = BatchedCache(model, caches, cuda_graphs=graphs)
+                    self._cache = BatchedCache(tokens, cuda_graphs=graphs)
                 logits = self._cache.decode(tokens)
                 for each in sequences:
                     each.generation.logits = logits[each.generation.cache]
@@ -347,7 +339,6 @@ class TransformersBackend(MarkedJudge):
             tokenizer=tokenizer,
             vision=VisionEncoder(model, checkpoint.processor, threads=checkpoint.threads),
             context_length=int(model.config.get_text_config().max_position_embeddings),
-            threads=checkpoint.threads,
             stop_tokens=frozenset(int(token) for token in stops),
             label_digits=LabelDigits(enumerate(tokenizer.vocabulary)),
             marker=checkpoint.marker,
@@ -361,23 +352,19 @@ class TransformersBackend(MarkedJudge):
         cls,
         source: str,
         *,
-        name: str | None = None,
         device: str | None = None,
         dtype: torch.dtype | None = None,
-        bits: Bits | None = None,
-        notes: tuple[str, ...] = (),
     ) -> TransformersBackend:
         """Open a folder or a hub id.
 
-        `notes` are caveats for people about the choice. `device` is "cpu", "cuda", "cuda:1", "mps"
-        or "xpu". By default small models run on the CPU in float32, others on the best device in
-        bfloat16. `bits` quantises the language model while it is loaded. On a CPU, batched replies
-        equal single replies in float32 only.
+        `device` is "cpu", "cuda", "cuda:1", "mps" or "xpu". By default small models run on the CPU
+        in float32, others on the best device in bfloat16. On a CPU, batched replies equal single
+        replies in float32 only.
 
         Raises `CheckpointError` if the checkpoint is missing, damaged or too large.
         """
-        checkpoint = open_checkpoint(source, device=device, dtype=dtype, bits=bits)
-        return cls(checkpoint, name or folder_title(checkpoint.folder), notes)
+        checkpoint = open_checkpoint(source, device=device, dtype=dtype)
+        return cls(checkpoint, folder_title(checkpoint.folder))
 
     def open_conversation(self) -> LocalConversation:
         """Return a new conversation; its first prompt allocates the KV cache."""
