@@ -326,10 +326,9 @@ def test_a_checkpoint_may_speak_several_protocols_each_forced_in_its_own_words(j
     assert not backend.follows_instructions
     for protocol, own in FORCED.items():
         prompts = make_protocol(Settings(), protocol)  # type: ignore[arg-type]
-        assert backend.loaded.forced_redirects[prompts.redirect] == tuple(own)
+        assert backend.marker.redirect(prompts.redirect) == tuple(own)
     edits(MARKER, protocol="paired", forced=FORCED["paired"])(judge)
-    loaded = TransformersBackend.load(str(judge)).loaded
-    assert list(loaded.forced_redirects) == [make_protocol(Settings(), "paired").redirect]
+    assert list(TransformersBackend.load(str(judge)).marker.forced) == ["paired"]
 
 
 def test_a_checkpoint_that_learnt_no_video_items_gets_every_frame_as_an_image(judge: Path) -> None:

@@ -227,7 +227,7 @@ def in_window(messages: list[Message], window: int | None) -> list[Message]:
     return [without_frames(message) if n in old else message for n, message in enumerate(messages)]
 
 
-@pytest.mark.parametrize(("which", "window"), [("small", None), ("small", 1), ("nano", 2)])
+@pytest.mark.parametrize(("which", "window"), [("small", None), ("nano", 2)])
 def test_each_reply_of_a_batch_is_the_one_its_request_has_alone(
     request: pytest.FixtureRequest, which: str, window: int | None
 ) -> None:

@@ -31,7 +31,7 @@ def test_nano_names_its_protocols_and_every_file_is_small_and_has_a_checksum(
     nano: TransformersBackend,
 ) -> None:
     assert nano.protocols == ("paired", "concat")
-    assert [*nano.loaded.forced_redirects.values()] == [
+    assert [*nano.marker.forced.values()] == [
         ("More frames are needed.\n</Think>\n<tool_call>", "</Think>\n<Answer>"),
         ("More frames are needed.\n</think>\n<recommend answer>", "</think>\n<final answer>"),
     ]

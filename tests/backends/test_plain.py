@@ -11,6 +11,7 @@ from tests.support.drawn_pairs import drawn_pairs
 from tests.support.families import CHATML, TURNS, write_gemma3, write_qwen3_vl
 from vrthinker_core import VideoPair, judge, open_backend
 from vrthinker_core.backends import NANO, Backend
+from vrthinker_core.backends.checkpoint import find_source, open_plain
 from vrthinker_core.backends.plain import PlainBackend
 from vrthinker_core.errors import CheckpointError
 from vrthinker_core.types import Settings
@@ -34,7 +35,8 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def plain_nano() -> PlainBackend:
-    return PlainBackend.load(str(NANO))
+    found = find_source(str(NANO))
+    return PlainBackend(open_plain(found), found, "nano")
 
 
 def run(

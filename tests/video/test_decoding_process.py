@@ -25,7 +25,7 @@ from tests.video.support.open_clips import SQUARE
 from tests.video.support.write_clips import write
 from vrthinker_core.errors import DecoderDied, VideoError
 from vrthinker_core.video import Clip, DecoderPool, Limits
-from vrthinker_core.video.process import receive_message, send_message
+from vrthinker_core.video.process import receive_message
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and forks")
 PROC = Path("/proc")
@@ -365,12 +365,3 @@ def test_the_parent_unpickles_nothing(
     monkeypatch.setattr("multiprocessing.connection._ForkingPickler", None)
     with open_clip(make_clip("B-frames")) as clip:
         assert len(clip.frames([1, 2])) == 2
-
-
-def test_messages_arrive_as_they_were_sent() -> None:
-    ours, theirs = Pipe()
-    with ours, theirs:
-        send_message(theirs, {"path": "a\udcff\n✓", "slots": [1, 2]}, b"\0\1\2")
-        send_message(theirs, {})
-        assert receive_message(ours) == ({"path": "a\udcff\n✓", "slots": [1, 2]}, b"\0\1\2")
-        assert receive_message(ours) == ({}, b"")

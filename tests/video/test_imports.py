@@ -11,6 +11,8 @@ import pytest
 MODELS_AND_PAGE = ["torch", "transformers", "gradio", "pydantic", "vrthinker_core.runner"]
 NOT_LOADED = {
     "vrthinker_core": ["vrthinker_core.runner", "vrthinker_core.types", "vrthinker_core.video"],
+    "vrthinker_core.backends.factory": ["torch", "transformers"],
+    "vrthinker_core.backends.server_backend": ["torch", "transformers"],
     "vrthinker_core.video": ["av", "cv2", "numpy"],
     "vrthinker_core.video.fork_server": MODELS_AND_PAGE,
     "vrthinker_core.video.copy_worker": MODELS_AND_PAGE,

@@ -22,12 +22,9 @@ from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.errors import VideoError
 from vrthinker_core.runner import judge
 from vrthinker_core.traces import load
-from vrthinker_core.types import FrameRef, Settings, Side, VideoPair
+from vrthinker_core.types import FrameRef, Side, VideoPair
 from vrthinker_core.types.events import Opening, Started, StopReason
 from vrthinker_core.types.frames import ReadMode
-from vrthinker_core.ui.judges import JudgeLoader
-from vrthinker_core.ui.queue import JudgeQueue
-from vrthinker_core.ui.run import BackgroundRun, RunJob
 from vrthinker_core.ui.view import RunView
 from vrthinker_core.video import Clip, DecoderPool, FramePlan, Limits, clip_decoder
 from vrthinker_core.video.clip_decoder import ClipDecoder, OpeningProgress
@@ -180,31 +177,6 @@ def test_leaving_a_run_while_it_reads_ends_its_processes(make_clip: MakeClip, cl
     began = time.monotonic()
     events.close()
     assert time.monotonic() - began < 15, "the rest of the clip takes longer"
-
-
-def test_the_page_says_what_is_being_read_and_stop_works_meanwhile(
-    make_clip: MakeClip, clips: Clips, tmp_path: Path
-) -> None:
-    judges = JudgeLoader({"script": lambda: ScriptedBackend([ANSWER])})
-    pair, trace = VideoPair("p", clips[0], make_clip("endless")), tmp_path / "trace.json"
-    job = RunJob(pair, Settings(), trace, tmp_path / "stop", "script")
-    queue = JudgeQueue()
-    run = BackgroundRun(job, judges.run_job, queue)
-    try:
-        run.start()
-        until(
-            lambda: (
-                "Reading video 2 · " in RunView.of(run).status(run.seconds, run.pace, run.opening)
-            )
-        )
-        run.stop()
-        end = run.trace.finished if run.trace else run.ended
-        assert end.stop is StopReason.CANCELLED
-        assert RunView.of(run).status(run.seconds).startswith("Stopped before the first turn")
-        assert run.join(15), "the judge is free again"
-        assert queue.counts() == (0, 0)
-    finally:
-        judges.close()
 
 
 def test_compare_says_it_on_standard_error(

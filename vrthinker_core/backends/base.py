@@ -6,7 +6,14 @@ from dataclasses import dataclass
 
 from vrthinker_core.protocols.segments import find_tags, mentioned_digits, to_narrow
 from vrthinker_core.types import ProtocolName
-from vrthinker_core.types.messages import Cancelled, Completion, LabelToken, Message, Sampling
+from vrthinker_core.types.messages import (
+    Cancelled,
+    Completion,
+    LabelProbabilities,
+    LabelToken,
+    Message,
+    Sampling,
+)
 
 
 def not_cancelled() -> bool:
@@ -36,6 +43,11 @@ class ReplyText:
     def text(self) -> str:
         """The text emitted so far."""
         return self.written[: self._emitted]
+
+    def mark_digit(self, probabilities: LabelProbabilities, characters_after: int) -> None:
+        """Mark the last token's digit, `characters_after` characters before its end."""
+        offset = len(self.written) - characters_after - 1
+        self.label_tokens.append(LabelToken(offset, probabilities))
 
     def labels(self) -> tuple[LabelToken, ...]:
         """Return the emitted labels' digits."""
@@ -125,14 +137,6 @@ class JudgeDescription(typing.Protocol):
     @property
     def notes(self) -> tuple[str, ...]:
         """Caveats for people, one sentence each, shown with every result."""
-
-
-def describe_backend(judge: JudgeDescription) -> str:
-    """Return a notebook's `repr` of a judge: name and trained protocols."""
-    return (
-        f"<{type(judge).__name__} {judge.name}, "
-        f"{' and '.join(judge.protocols) or 'no protocol of its own'}>"
-    )
 
 
 class Backend(JudgeDescription, typing.Protocol):

@@ -12,15 +12,7 @@ from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from vrthinker_core.backends.base import ReplyText
 from vrthinker_core.types import Frame
-from vrthinker_core.types.messages import (
-    GeneratedText,
-    Image,
-    LabelProbabilities,
-    LabelToken,
-    Message,
-    Text,
-    Video,
-)
+from vrthinker_core.types.messages import GeneratedText, Image, Message, Text, Video
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +94,6 @@ class VisionItem:
 # A token id, or a vision item that stands for its `num_tokens` placeholder tokens
 PromptItem = int | VisionItem
 
-MakeVisionItem = Callable[[Literal["image", "video"], tuple[Frame, ...]], VisionItem]
-"""The type of `VisionEncoder.vision_item`, which makes an item without reading a pixel."""
-
 
 def token_count(items: Sequence[PromptItem]) -> int:
     """Return the number of prompt tokens of `items`."""
@@ -112,7 +101,9 @@ def token_count(items: Sequence[PromptItem]) -> int:
 
 
 def render_prompt(
-    messages: Sequence[Message], tokenizer: SafeTokenizer, make_vision_item: MakeVisionItem
+    messages: Sequence[Message],
+    tokenizer: SafeTokenizer,
+    make_vision_item: Callable[[Literal["image", "video"], tuple[Frame, ...]], VisionItem],
 ) -> list[PromptItem]:
     """Return the prompt of the next reply.
 
@@ -193,11 +184,6 @@ class StreamingDetokenizer(ReplyText):
             self.written += self._decoder.decode(self._tokenizer.token_bytes(token))
             complete = not self._decoder.getstate()[0]
             self._text_ends.append(len(self.written) if complete else -1)
-
-    def mark_digit(self, probabilities: LabelProbabilities, characters_after: int) -> None:
-        """Mark the last token's digit, `characters_after` characters before its end."""
-        offset = len(self.written) - characters_after - 1
-        self.label_tokens.append(LabelToken(offset, probabilities))
 
     def apply_redirect(self) -> bool:
         """Replace `a` and the rest with `b`; return whether `tokens` changed.

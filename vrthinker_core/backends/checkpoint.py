@@ -4,7 +4,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -34,7 +34,7 @@ from vrthinker_core.backends.attention import attention_for
 from vrthinker_core.backends.borrowed_gpu import borrows_gpu
 from vrthinker_core.backends.chat_template import CONTROL_TOKENS
 from vrthinker_core.backends.checkpoint_files import GENERATION_CONFIG, Marker, read_marker
-from vrthinker_core.backends.devices import best_device, checked_device, is_out_of_memory
+from vrthinker_core.backends.devices import best_device, check_device, is_out_of_memory
 from vrthinker_core.backends.judge_name import Bits, folder_title
 from vrthinker_core.backends.quantize import (
     base_of,
@@ -150,7 +150,7 @@ def find_source(source: str, bits: Bits | None = None, device: str | None = None
     bitsandbytes or the checkpoint is missing, does not fit, or its quantisation is not supported.
     """
     if device:
-        checked_device(device)
+        check_device(device)
     if bits:
         require_bitsandbytes()
     folder = checkpoint_files.locate(source, lambda: _check_download(source, bits, device))
@@ -190,27 +190,20 @@ def open_checkpoint(
     the tensor, for any damage.
     """
     found = find_source(source, bits, device)
-    folder, marker = found.base, found.marker
-    if (kind := found.config.get("model_type")) != checkpoint_files.OURS:
-        raise CheckpointError(
-            f"{found.title} is a {kind!r} model: this judge must be a {checkpoint_files.OURS!r}."
-        )
-    weights = sum(map(math.prod, checkpoint_files.check_weights(folder).values()))
-    config = _load_config(folder, weights, found.bits)
-    tokenizer, processor = _load_tokenizer(folder, config), _load_processor(folder, config)
-    model, threads = _load_judge(found, without_values(config), bits, device, dtype, _OwnEngine)
+    marker = found.marker
+    checkpoint_files.require_ours(found.title, found.config)
+    shapes = checkpoint_files.check_weights(found.base)
+    unloaded = _without_weights(found.base, shapes, marker, found.bits)
+    model, threads = _load_judge(found, unloaded.model, bits, device, dtype, _OwnEngine)
     bits = bits or found.bits
-    return Checkpoint(model, tokenizer, processor, marker, found.folder, threads, bits)
+    return replace(unloaded, model=model, folder=found.folder, threads=threads, bits=bits)
 
 
-def open_plain(
-    source: str, *, device: str | None = None, bits: Bits | None = None
-) -> tuple[Any, Source]:
+def open_plain(found: Source, device: str | None = None, bits: Bits | None = None) -> Any:
     """Load any image-text-to-text model of transformers; raise `CheckpointError`.
 
     Checks that every tensor is there, in its shape, and finite.
     """
-    found = find_source(source, bits, device)
     kind = found.config.get("model_type")
     if kind not in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
         raise CheckpointError(
@@ -224,7 +217,7 @@ def open_plain(
         )
         shape = without_values(config)
     model, _ = _load_judge(found, shape, bits, device, None, AutoModelForImageTextToText)
-    return model.eval(), found
+    return model.eval()
 
 
 def open_for_training(source: str, dtype: torch.dtype = torch.float32) -> Checkpoint:
@@ -251,10 +244,17 @@ def open_for_rendering(source: str) -> Checkpoint:
     number of processes. Raises `CheckpointError`.
     """
     folder = checkpoint_files.locate(source)
-    weights = sum(map(math.prod, checkpoint_files.check_files(folder).values()))
-    config = _load_config(folder, weights)
+    shapes = checkpoint_files.check_files(folder)
+    return _without_weights(folder, shapes, read_marker(folder, source))
+
+
+def _without_weights(
+    folder: Path, shapes: Mapping[str, Sequence[int]], marker: Marker, bits: Bits | None = None
+) -> Checkpoint:
+    weights = sum(map(math.prod, shapes.values()))
+    config = _load_config(folder, weights, bits)
     tokenizer, processor = _load_tokenizer(folder, config), _load_processor(folder, config)
-    marker, threads = read_marker(folder, source), 1 if weights <= SMALL_MODEL_WEIGHTS else None
+    threads = 1 if weights <= SMALL_MODEL_WEIGHTS else None
     return Checkpoint(without_values(config), tokenizer, processor, marker, folder, threads)
 
 

@@ -21,6 +21,7 @@ from safetensors import SafetensorError, safe_open
 from vrthinker_core.backends.base import Scope
 from vrthinker_core.backends.judge_name import HUB_ID, folder_title
 from vrthinker_core.errors import CheckpointError
+from vrthinker_core.protocols.factory import redirects
 from vrthinker_core.storage import type_adapter
 from vrthinker_core.system import free_disk
 from vrthinker_core.types import ProtocolName
@@ -79,9 +80,8 @@ def locate(source: str, before_download: Callable[[], None] = lambda: None) -> P
             )
     if not HUB_ID.fullmatch(source):
         raise CheckpointError(f"There is no folder {source}.")
-    patterns = list(DOWNLOAD_PATTERNS)
     try:
-        return Path(snapshot_download(source, allow_patterns=patterns, local_files_only=True))
+        return fetch(source, cached=True)
     except LocalEntryNotFoundError:
         pass
     try:
@@ -89,7 +89,7 @@ def locate(source: str, before_download: Callable[[], None] = lambda: None) -> P
         with suppress(HfHubHTTPError):  # It answers, and the download itself reports the error
             HfApi().model_info(source, timeout=HF_HUB_ETAG_TIMEOUT)
         before_download()
-        return Path(snapshot_download(source, allow_patterns=patterns))
+        return fetch(source)
     except CheckpointError:
         raise
     except Exception as error:
@@ -101,10 +101,16 @@ def locate(source: str, before_download: Callable[[], None] = lambda: None) -> P
         ) from error
 
 
+def fetch(source: str, *, cached: bool = False) -> Path:
+    """Return the folder of a model of the hub, fetched unless `cached`."""
+    patterns = list(DOWNLOAD_PATTERNS)
+    return Path(snapshot_download(source, allow_patterns=patterns, local_files_only=cached))
+
+
 def is_downloaded(source: str) -> bool:
     """Return whether a model of the hub is in the hub's cache."""
     try:
-        snapshot_download(source, allow_patterns=list(DOWNLOAD_PATTERNS), local_files_only=True)
+        fetch(source, cached=True)
     except Exception:  # noqa: BLE001 - an unreadable cache counts as empty
         return False
     return True
@@ -142,15 +148,18 @@ def check_files(folder: Path) -> dict[str, tuple[int, ...]]:
     if is_adapter(folder):
         raise CheckpointError(f"{title} holds an adapter: merge it into its base model first.")
     config = read_config(folder)
-    if config.get("model_type") != OURS:
-        raise CheckpointError(
-            f"{title} is a {config.get('model_type')!r} model: this judge must be a {OURS!r}."
-        )
+    require_ours(title, config)
     if config.get("quantization_config"):
         raise CheckpointError(
             f"{title} is quantised: give the checkpoint that it was made from, or one in bfloat16."
         )
     return check_weights(folder)
+
+
+def require_ours(title: str, config: Mapping[str, Any]) -> None:
+    """Raise `CheckpointError` for a model of another kind than `OURS`."""
+    if (kind := config.get("model_type")) != OURS:
+        raise CheckpointError(f"{title} is a {kind!r} model: this judge must be a {OURS!r}.")
 
 
 def is_adapter(folder: Path) -> bool:
@@ -333,6 +342,9 @@ def _digest(path: Path, like: str) -> str:
         return hashlib.sha1(blob, usedforsecurity=False).hexdigest()
 
 
+TOLD = "This judge was not trained for the task: it is told the protocol's rules in words."
+"""A note about a judge without a protocol."""
+
 Phrase = Annotated[str, MinLen(1)]
 Redirect = tuple[Phrase, Phrase]
 
@@ -352,6 +364,23 @@ class Marker:
     """
     scope: Scope = "any"  # The videos for which its verdict is valid
     video_items: bool = True  # Trained on frames packed as a video; else each frame is an image
+
+    def redirect(self, chosen: Redirect | None) -> Redirect | None:
+        """Return the checkpoint's own redirect in place of a protocol's."""
+        return chosen and redirects(self.forced).get(chosen, chosen)
+
+
+class MarkedJudge:
+    """A judge that its marker describes."""
+
+    def __init__(self, name: str, marker: Marker) -> None:
+        self.name, self.marker = name, marker
+        self.protocols, self.scope = marker.protocols, marker.scope
+        self.follows_instructions = not marker.forced
+
+    def __repr__(self) -> str:
+        trained = " and ".join(self.protocols) or "no protocol of its own"
+        return f"<{type(self).__name__} {self.name}, {trained}>"
 
 
 @dataclass(frozen=True, slots=True)

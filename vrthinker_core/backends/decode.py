@@ -12,7 +12,6 @@ import torch
 from transformers import Cache, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 from transformers.cache_utils import DynamicLayer
 
-from vrthinker_core.backends.chat_template import SafeTokenizer
 from vrthinker_core.backends.devices import is_out_of_memory, limit_threads
 from vrthinker_core.backends.kv_cache import PrefixCache, hidden_states
 from vrthinker_core.errors import BackendFailed, BackendRefused, ContextFull, VrThinkerError
@@ -32,13 +31,13 @@ class SampledToken(NamedTuple):
 class LabelDigits:
     """A vocabulary's tokens that write a lone 0, 1 or 2.
 
-    They are found once. Immutable, so threads may share it.
+    They are found once among (token, its bytes). Immutable, so threads may share it.
     """
 
-    def __init__(self, tokenizer: SafeTokenizer) -> None:
+    def __init__(self, vocabulary: Iterable[tuple[int, bytes]]) -> None:
         self.characters_after: dict[int, int] = {}  # For each token: characters after its digit
         self._tokens_of_digit: tuple[list[int], ...] = ([], [], [])
-        for token, written in enumerate(tokenizer.vocabulary):
+        for token, written in vocabulary:
             digit = written.strip(b" \t\r\n=:\"'*_`")  # Characters that may share its token
             if digit in (b"0", b"1", b"2"):
                 self.characters_after[token] = len(written) - written.index(digit) - 1
@@ -246,16 +245,9 @@ class MultiStepDecoder:
     as it accepts it.
     """
 
-    def __init__(
-        self,
-        model: Qwen2_5_VLForConditionalGeneration,
-        cache: PrefixCache,
-        digits: LabelDigits,
-        penalty: float,
-        steps: int,
-    ) -> None:
+    def __init__(self, cache: PrefixCache, digits: LabelDigits, penalty: float, steps: int) -> None:
         """Decode `steps` tokens a call; a `penalty` of 1 is none."""
-        self._model, self._cache, self._digits = model, cache, digits
+        self._cache, self._digits = cache, digits
         self._penalty, self._steps = penalty, steps
         self._prompt_tokens: list[int] = []
         self._seen: torch.Tensor
@@ -286,7 +278,7 @@ class MultiStepDecoder:
 
         `reply` holds the tokens so far. The last sampled token is not processed.
         """
-        limit_threads(self._cache.threads)
+        limit_threads(self._cache.vision.threads)
         self._make_way(self._cache.num_tokens + self._steps + WARMUP_STEPS)
         self._cache.reserve(self._steps + WARMUP_STEPS)
         storage = [layer.storage for layer in self._cache.layers]
@@ -295,8 +287,8 @@ class MultiStepDecoder:
         ):
             self.clear()  # Free the old step's memory before the next step is allocated
         if self._captured is None:
-            self._storage, step = storage, DecodeStep(self._model, storage)
-            device, config = step.token_ids.device, self._model.config
+            self._storage, step = storage, DecodeStep(self._cache.model, storage)
+            device, config = step.token_ids.device, self._cache.model.config
             vocabulary = config.get_text_config().vocab_size
             self._seen = torch.zeros(vocabulary, dtype=torch.bool, device=device)
             self._placeholders = placeholders_of(config, device)

@@ -14,12 +14,12 @@ def best_device() -> str:
     return next((each for each in ("cuda", "mps", "xpu") if _is_there(each)), "cpu")
 
 
-def checked_device(device: str) -> str:
-    """Return the device; raise `CheckpointError` if this machine lacks it."""
+def check_device(device: str) -> None:
+    """Raise `CheckpointError` if this machine lacks the device."""
     kind, _, number = device.partition(":")
     counted = getattr(torch, kind, None)
     if kind == "cpu" or (_is_there(kind) and int(number or 0) < counted.device_count()):  # type: ignore[union-attr]
-        return device
+        return
     raise CheckpointError(
         f"This machine has no device {device}, or torch cannot use it: "
         f"leave ?device= out, or choose {best_device()}."

@@ -6,11 +6,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import HfApi, constants, hf_hub_url, snapshot_download
+from huggingface_hub import HfApi, constants, hf_hub_url
 from huggingface_hub.file_download import http_get, repo_folder_name
 from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
 
-from vrthinker_core.backends.checkpoint_files import DOWNLOAD_PATTERNS, require_disk
+from vrthinker_core.backends.checkpoint_files import fetch, require_disk
 from vrthinker_core.errors import CheckpointError
 
 BROKEN = "The download of {} broke off ({}). What has come is kept: continue it."
@@ -59,8 +59,7 @@ class Download:
         if self._thread.is_alive():
             self._thread.join()
         self._pause, self.said = threading.Event(), ""
-        run = {"target": self._run, "name": "download", "daemon": True}
-        self._thread = threading.Thread(**run)  # type: ignore[arg-type]
+        self._thread = threading.Thread(target=self._run, name="download", daemon=True)
         self._thread.start()
 
     def pause(self) -> None:
@@ -98,7 +97,7 @@ class Download:
                 address = hf_hub_url(self.source, name, revision=info.sha)
                 self._fetch_file(address, blob, wanted[name].size)
         self._count(0)
-        snapshot_download(self.source, allow_patterns=list(DOWNLOAD_PATTERNS))
+        fetch(self.source)
 
     def _fetch_file(self, address: str, blob: Path, size: int | None) -> None:
         part, bar = _part(blob), partial(_Bar, self._count)

@@ -85,7 +85,7 @@ def _open_local(
     from vrthinker_core.backends.checkpoint_files import OURS
 
     try:
-        from vrthinker_core.backends.checkpoint import find_source
+        from vrthinker_core.backends.checkpoint import find_source, open_checkpoint, open_plain
         from vrthinker_core.backends.plain import PlainBackend
         from vrthinker_core.backends.transformers_local import TransformersBackend
     except (ImportError, RuntimeError) as error:  # transformers imports an installed torchvision
@@ -95,9 +95,10 @@ def _open_local(
             "The installed torchvision belongs to another torch, so no model opens: "
             "run pip uninstall torchvision, which is not needed."
         ) from error
-    ours = find_source(source, bits, device).config.get("model_type") == OURS
-    engine = TransformersBackend if ours else PlainBackend
-    return engine.load(source, name=name, device=device, bits=bits, notes=notes)
+    found = find_source(source, bits, device)
+    if found.config.get("model_type") == OURS:
+        return TransformersBackend(open_checkpoint(source, device=device, bits=bits), name, notes)
+    return PlainBackend(open_plain(found, device, bits), found, name, notes)
 
 
 def _open_own(judge: JudgeName) -> Backend:

@@ -3,7 +3,7 @@
 import math
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,6 +18,7 @@ from vrthinker_core.backends.chat_template import (
     token_count,
     videos_as_images,
 )
+from vrthinker_core.backends.checkpoint_files import Marker
 from vrthinker_core.backends.decode import (
     LabelDigits,
     MultiStepDecoder,
@@ -41,18 +42,18 @@ class LoadedModel:
     tokenizer: SafeTokenizer
     vision: VisionEncoder
     context_length: int  # Tokens of prompt and reply together
-    threads: int | None  # CPU threads; None for torch's own choice
     stop_tokens: frozenset[int]  # Tokens that end a reply
     label_digits: LabelDigits
-    forced_redirects: Mapping[tuple[str, str], tuple[str, str]]
-    """By a protocol's own redirect, the redirect that this checkpoint needs instead: see
-    `Marker.forced`.
-    """
-    video_items: bool  # See `Marker.video_items`
+    marker: Marker
     repetition_penalty: float
     """The checkpoint's own, 1 for none. Stock `generate()` applies it in greedy decoding, too."""
     # Greedy decode steps between two GPU synchronisations; 0: one at a time, no fixed tensors
     steps_per_sync: int = 0
+
+    @property
+    def video_items(self) -> bool:
+        """See `Marker`."""
+        return self.marker.video_items
 
     def render(self, messages: Sequence[Message]) -> list[PromptItem]:
         """Return the next prompt; raise `ValueError` if no patch grid fits."""
@@ -78,9 +79,7 @@ class Generation:
     ) -> None:
         """Start a reply; `multi_step` is used only for greedy decoding."""
         self.prompt, self.cache = prompt, cache
-        redirect = sampling.redirect and loaded.forced_redirects.get(
-            sampling.redirect, sampling.redirect
-        )
+        redirect = loaded.marker.redirect(sampling.redirect)
         self.detokenizer = StreamingDetokenizer(loaded.tokenizer, redirect)
         # A stop token, the token limit or a cancel; None while the reply goes on
         self.finish_reason: Literal["end", "length", "cancelled"] | None = None
@@ -105,7 +104,7 @@ class Generation:
         if (token := self.sample()) is None:
             return
         if self._multi_step is None:
-            self.logits = self.cache.decode(token)
+            self.logits = self.cache.forward([token])
             return
         if not self._sampled_ahead:
             self._sampled_ahead.extend(self._multi_step.decode(self.detokenizer.tokens))

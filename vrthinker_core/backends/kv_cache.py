@@ -45,14 +45,8 @@ class PrefixCache:
     Nothing is stored on the model: two conversations would overwrite each other's `rope_deltas`.
     """
 
-    def __init__(
-        self,
-        model: Qwen2_5_VLForConditionalGeneration,
-        vision: VisionEncoder,
-        threads: int | None = None,
-    ) -> None:
-        """Create an empty cache; for `threads` see `limit_threads`."""
-        self._model, self._vision, self.threads = model, vision, threads
+    def __init__(self, model: Qwen2_5_VLForConditionalGeneration, vision: VisionEncoder) -> None:
+        self.model, self.vision = model, vision
         self._chunk = GPU_PREFILL_CHUNK if model.device.type == "cuda" else CPU_PREFILL_CHUNK
         config: Any = model.config.vision_config
         self._merge_size = int(config.spatial_merge_size)
@@ -81,7 +75,7 @@ class PrefixCache:
         # Number of tokens and next position, at the beginning and after each item
         self._ends = [(0, 0)]
         self.layers = [
-            GrowingLayer() for _ in range(self._model.config.get_text_config().num_hidden_layers)
+            GrowingLayer() for _ in range(self.model.config.get_text_config().num_hidden_layers)
         ]
         self._cache = Cache(layers=list(self.layers))
 
@@ -106,12 +100,8 @@ class PrefixCache:
         for chunk in groups_up_to(self._chunk, new, [token_count([item]) for item in new]):
             if cancelled():
                 return None, reused
-            logits = self._forward(chunk)
+            logits = self.forward(chunk)
         return logits, reused
-
-    def decode(self, token: int) -> torch.Tensor:
-        """Process one token; return its logits, (vocabulary,) in float32."""
-        return self._forward([token])
 
     def append(self, token: int) -> None:
         """Count a token that another decoder has written to the next row."""
@@ -134,9 +124,10 @@ class PrefixCache:
             layer.truncate(self.num_tokens)
 
     @torch.inference_mode()
-    def _forward(self, items: Sequence[PromptItem]) -> torch.Tensor:
-        limit_threads(self.threads)
-        embedding: Any = self._model.get_input_embeddings()
+    def forward(self, items: Sequence[PromptItem]) -> torch.Tensor:
+        """Process some items; return the logits after them, (vocabulary,) in float32."""
+        limit_threads(self.vision.threads)
+        embedding: Any = self.model.get_input_embeddings()
         ids: list[int] = []
         places: list[bool] = []  # Of the image features that replace the placeholders
         for item in items:
@@ -145,12 +136,12 @@ class PrefixCache:
         device = embedding.weight.device
         embedded: torch.Tensor = embedding(torch.tensor([ids], device=device))
         if vision_items := [item for item in items if isinstance(item, VisionItem)]:
-            features = torch.cat(self._vision.encode(vision_items))
+            features = torch.cat(self.vision.encode(vision_items))
             embedded[0, places] = features.to(device, embedded.dtype)
         position_ids, next_positions = self._mrope_positions(items)
         position_ids = position_ids.unsqueeze(1).to(device)
-        hidden = hidden_states(self._model, embedded, position_ids, self._cache)
-        logits: torch.Tensor = self._model.lm_head(hidden[:, -1])[0].float()
+        hidden = hidden_states(self.model, embedded, position_ids, self._cache)
+        logits: torch.Tensor = self.model.lm_head(hidden[:, -1])[0].float()
         for item, position in zip(items, next_positions, strict=True):
             self._items.append(item)
             self._ends.append((self.num_tokens + token_count([item]), position))

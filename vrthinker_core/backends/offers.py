@@ -7,16 +7,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 
-import torch
-from transformers import Qwen2_5_VLConfig
-
-from vrthinker_core.backends.checkpoint import without_values
 from vrthinker_core.backends.checkpoint_files import is_downloaded, published_protocol
 from vrthinker_core.backends.devices import available_memory, best_device
 from vrthinker_core.backends.discover import LocalServer, local_servers
 from vrthinker_core.backends.hosted import HOSTS
 from vrthinker_core.backends.judge_name import DEFAULT_CHECKPOINT, Bits
-from vrthinker_core.backends.quantize import needs_of
+from vrthinker_core.backends.quantize import Needs
+
+NEEDS_OF_7B: dict[Bits | None, Needs] = {
+    None: Needs(16_584_333_312, 1_146_880_000),
+    "8bit": Needs(10_059_044_864, 1_146_880_000),
+    "4bit": Needs(6_899_951_360, 1_146_880_000),
+}
+"""What `needs_of` returns for the published 7B in bfloat16, 8 bits and 4 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,22 +59,13 @@ def best_choice(servers: list[LocalServer] | None = None) -> str:
 
 def _published() -> Iterator[Offer]:
     """Yield the published 7B in bfloat16, 8 bits and 4 bits."""
-    # As its config.json describes it
-    text = {"vocab_size": 152_064, "hidden_size": 3584, "intermediate_size": 18_944}
-    text |= {"num_hidden_layers": 28, "num_attention_heads": 28, "num_key_value_heads": 4}
-    vision = {"depth": 32, "hidden_size": 1280, "intermediate_size": 3420, "num_heads": 16}
-    vision |= {"out_hidden_size": 3584}
-    shape = without_values(
-        Qwen2_5_VLConfig(text_config=text, vision_config=vision, tie_word_embeddings=False)
-    )
     device = best_device()
     free = available_memory(device)
     memory = "memory" if device == "cpu" else f"{device.upper()} memory"
-    whole = needs_of(shape, None, torch.bfloat16).weights / 1e9
+    whole = NEEDS_OF_7B[None].weights / 1e9
     fetch = "" if is_downloaded(DEFAULT_CHECKPOINT) else f", a download of {whole:.1f} GB"
-    ways: tuple[Bits | None, ...] = (None, "8bit", "4bit")
-    for bits in ways:
-        needed = needs_of(shape, bits, torch.bfloat16).total
+    for bits, needs in NEEDS_OF_7B.items():
+        needed = needs.total
         slow = "It runs, but takes minutes for each turn on a processor." if device == "cpu" else ""
         missing = ""
         if bits and find_spec("bitsandbytes") is None:

@@ -18,19 +18,16 @@ from transformers import AutoConfig, AutoProcessor
 from transformers.models.auto.processing_auto import PROCESSOR_MAPPING
 from transformers.utils.import_utils import is_torchvision_available
 
-from vrthinker_core.backends.base import ReplyText, describe_backend, not_cancelled
-from vrthinker_core.backends.checkpoint import Source, open_plain, quiet_transformers
-from vrthinker_core.backends.decode import check_context, to_judge_error
-from vrthinker_core.backends.judge_name import Bits
+from vrthinker_core.backends.base import ReplyText, not_cancelled
+from vrthinker_core.backends.checkpoint import Source, quiet_transformers
+from vrthinker_core.backends.checkpoint_files import TOLD, MarkedJudge
+from vrthinker_core.backends.decode import LabelDigits, check_context, to_judge_error
 from vrthinker_core.backends.request_body import instructions_for
 from vrthinker_core.errors import BackendRefused, CheckpointError
-from vrthinker_core.protocols.factory import redirects
 from vrthinker_core.types.messages import (
     Cancelled,
     Completion,
     GeneratedText,
-    LabelProbabilities,
-    LabelToken,
     Message,
     Sampling,
     Text,
@@ -166,7 +163,7 @@ class _Stopped(Exception):
     """The exception that ends a forward pass of a cancelled reply."""
 
 
-class PlainBackend:
+class PlainBackend(MarkedJudge):
     """A `Backend` on any model that `AutoModelForImageTextToText` opens.
 
     No code depends on the model's family. Each reply is one `generate` over the whole conversation.
@@ -177,63 +174,34 @@ class PlainBackend:
     wait.
     """
 
-    def __init__(
-        self, model: Any, form: ChatForm, source: Source, name: str, notes: tuple[str, ...]
-    ) -> None:
-        self.model, self.form, self.name = model, form, name
-        marker = source.marker
-        self.protocols, self.scope = marker.protocols, marker.scope
-        self.follows_instructions = not marker.forced
-        self.forced_redirects = redirects(marker.forced)
+    def __init__(self, model: Any, source: Source, name: str, notes: tuple[str, ...] = ()) -> None:
+        """Take a model of `open_plain`.
+
+        Raises `CheckpointError` if its chat template cannot hold a deliberation.
+        """
+        super().__init__(name, source.marker)
+        form = open_chat_form(source.base, source.title)
+        self.model, self.form = model, form
         self.context_length: int | None = getattr(
             model.config.get_text_config(), "max_position_embeddings", None
         )
         tokenizer = form.processor.tokenizer
-        self.digits: dict[int, str] = {}  # Of each token that writes a lone 0, 1 or 2
-        for written, token in tokenizer.get_vocab().items():
-            if len(written) <= 8 and any(digit in written for digit in "012"):
-                # Decoded one by one, so any kind of vocabulary works
-                shown = str(tokenizer.decode([token])).strip(" \t\r\n=:\"'*_`")
-                if shown in ("0", "1", "2"):
-                    self.digits[token] = shown
-        self.tokens_of_digit = tuple(
-            [token for token, written in self.digits.items() if written == digit] for digit in "012"
+        self.digits = LabelDigits(
+            (token, str(tokenizer.decode([token])).encode())  # So any kind of vocabulary works
+            for written, token in tokenizer.get_vocab().items()
+            if len(written) <= 8 and any(digit in written for digit in "012")
         )
         ends = model.generation_config.eos_token_id
         self.end_tokens = frozenset(ends if isinstance(ends, list) else [ends])
-        told = "This judge was not trained for the task: it is told the protocol's rules in words."
         side, forgets = PROBE_SIDE, "Its chat template drops the thoughts of earlier replies."
         cost = f"A frame of {side} x {side} pixels takes {form.tokens_a_frame:,} of its tokens."
-        self.notes = (*notes, *(() if self.protocols else (told,)), cost)
+        self.notes = (*notes, *(() if self.protocols else (TOLD,)), cost)
         self.notes += (forgets,) if form.forgets_thoughts else ()
         self._lock = threading.Lock()
         self._cancelled: Cancelled = not_cancelled  # Belongs to the reply that has the model
         for blocks in model.modules():
             for block in blocks if isinstance(blocks, torch.nn.ModuleList) else ():
                 block.register_forward_pre_hook(self._hear)
-
-    def __repr__(self) -> str:
-        return describe_backend(self)
-
-    @classmethod
-    def load(
-        cls,
-        source: str,
-        *,
-        name: str | None = None,
-        device: str | None = None,
-        bits: Bits | None = None,
-        notes: tuple[str, ...] = (),
-    ) -> PlainBackend:
-        """Open a folder or a hub id; options as in `TransformersBackend.load`.
-
-        Raises `CheckpointError` if the model is missing, damaged or too large, or if its chat
-        template cannot hold a deliberation.
-        """
-        model, found = open_plain(source, device=device, bits=bits)
-        return cls(
-            model, open_chat_form(found.base, found.title), found, name or found.title, notes
-        )
 
     def open_conversation(self) -> PlainConversation:
         """Return a new conversation, which keeps only its last prompt."""
@@ -340,7 +308,7 @@ class _Reply(ReplyText):
     """One reply and its callbacks for `generate`."""
 
     stop: Literal["end", "length", "cancelled"] = "end"
-    _shares: LabelProbabilities | None = None  # Probabilities of the digits for the next token
+    _scores: torch.Tensor  # Of the next token, (1, vocabulary)
     _redirected = False  # `generate` must start again after the replaced text
     _closed = False
     _skip = True  # `generate` streams the prompt first
@@ -350,8 +318,7 @@ class _Reply(ReplyText):
     def __init__(
         self, backend: PlainBackend, sampling: Sampling, room: int, cancelled: Cancelled
     ) -> None:
-        chosen = sampling.redirect or ("", "")
-        super().__init__(backend.forced_redirects.get(chosen, chosen))
+        super().__init__(backend.marker.redirect(sampling.redirect))
         self._backend, self._sampling, self._cancelled = backend, sampling, cancelled
         self._room = room  # Largest number of tokens
         self.tokens: list[int] = []
@@ -394,16 +361,17 @@ class _Reply(ReplyText):
         if token in self._backend.end_tokens:
             return
         self.tokens.append(token)
-        decode = self._backend.form.processor.tokenizer.decode
+        decode, digits = self._backend.form.processor.tokenizer.decode, self._backend.digits
         known = decode(self.tokens[self._before : self._whole], skip_special_tokens=False)
         now = decode(self.tokens[self._before :], skip_special_tokens=False)
-        start, added = len(self.written), ""
+        added = ""
         if not now.endswith("\ufffd"):  # The last character is whole
             self._before, self._whole = self._whole, len(self.tokens)
             added = str(now[len(known) :])
         self.written += added
-        if (digit := self._backend.digits.get(token)) and self._shares and digit in added:
-            self.label_tokens.append(LabelToken(start + added.rindex(digit), self._shares))
+        shares = digits.with_probabilities([token], self._scores)[0].probabilities
+        if shares and added:
+            self.mark_digit(shares, digits.characters_after[token])
         if (kept := self.replace_phrase()) >= 0:
             self.label_tokens = [label for label in self.label_tokens if label.offset < kept]
             self._redirected = True
@@ -413,11 +381,8 @@ class _Reply(ReplyText):
         """Do nothing: `_generate` tells the reader when the reply ends."""
 
     def watch(self, _: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        """Keep the probabilities of the digits, after the penalty, before the temperature."""
-        shares = torch.softmax(scores[0].float(), -1)
-        sums = (float(shares[tokens].sum()) for tokens in self._backend.tokens_of_digit)
-        tie, first, second = (min(1.0, round(each, 6)) for each in sums)
-        self._shares = tie, first, second
+        """Keep the scores after the penalty, before the temperature."""
+        self._scores = scores
         return scores
 
     def ask(self, ids: torch.Tensor, _: torch.Tensor, **__: Any) -> torch.Tensor:

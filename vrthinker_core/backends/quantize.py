@@ -90,10 +90,9 @@ def require_room(
 
 
 def loading_options(model: Any, bits: Bits | None, dtype: torch.dtype) -> dict[str, Any]:
-    """Return quantisation options; raise `CheckpointError` if bitsandbytes is missing."""
+    """Return quantisation options; {} for None."""
     if bits is None:
         return {}
-    require_bitsandbytes()
     from transformers import BitsAndBytesConfig
 
     said: dict[str, Any] = {"load_in_8bit": True}

@@ -30,7 +30,6 @@ from vrthinker_core.backends.server_errors import (
     unavailable,
 )
 from vrthinker_core.errors import BackendFailed, BackendRefused, BadInput
-from vrthinker_core.protocols.factory import redirects
 from vrthinker_core.types import ProtocolName
 from vrthinker_core.types.messages import Completion
 
@@ -148,16 +147,8 @@ class ServedModel:
     id: str
     engine: str = ""  # A key of `BY_ENGINE`: an engine or a host; "" if unknown
     context_length: int | None = None
-    marker: Marker = field(
-        default_factory=Marker
-    )  # Without protocols the model is told the rules in words
-    built_in: bool = False  # The model is the built-in judge
+    marker: Marker = field(default_factory=Marker)  # Without protocols it is told the rules
     prices: Prices | None = None
-
-    @property
-    def forced_redirects(self) -> dict[tuple[str, str], tuple[str, str]]:
-        """See `LoadedModel`."""
-        return redirects(self.marker.forced)
 
 
 @dataclass(slots=True)
@@ -274,8 +265,7 @@ def recognise(
     names = {part.lower() for name in named for part in (name, model_title(name))}
     if "nano" in names:  # The built-in judge, which needs a redirect of its own
         folder = asset("nano")
-        marker = read_marker(folder, str(folder))
-        return replace(model, marker=marker, built_in=True)
+        return replace(model, marker=read_marker(folder, str(folder)))
     protocol = chosen or published_protocol(names)
     return replace(model, marker=Marker((protocol,))) if protocol else model
 

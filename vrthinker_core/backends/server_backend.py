@@ -15,12 +15,8 @@ from typing import Any, Literal
 
 import openai
 
-from vrthinker_core.backends.base import (
-    GenerationRequest,
-    StreamItem,
-    describe_backend,
-    not_cancelled,
-)
+from vrthinker_core.backends.base import GenerationRequest, StreamItem, not_cancelled
+from vrthinker_core.backends.checkpoint_files import TOLD, MarkedJudge
 from vrthinker_core.backends.engines import ENGINES, loaded_context
 from vrthinker_core.backends.hosted import HOSTS, host_key, read_key
 from vrthinker_core.backends.judge_name import NANO_NOTE, JudgeName, model_title
@@ -124,7 +120,7 @@ class ServerConversation:
             server, self._thread = self._server, LoopThread("judge on a server")
             self._client = make_client(server.address, server.secret, server.patience)
         redirect = request.sampling.redirect if self._server.form.goes_on else None
-        redirect = redirect and self._server.model.forced_redirects.get(redirect, redirect)
+        redirect = self._server.model.marker.redirect(redirect)
         builder = ReplyBuilder(redirect, request.sampling.max_new_tokens)
         reply = self._generate(request, builder, lambda item: items.put((index, item)))
         return PendingReply(self._thread.submit(reply), builder)
@@ -381,25 +377,17 @@ def _measure(messages: Sequence[Message]) -> float:
     return 1 + text / 4 + pixels / IMAGE_FACTOR**2
 
 
-TOLD = (
-    "This judge was not trained for the task: it is told the protocol's rules in words. "
-    "If it was, put ?protocol=paired or ?protocol=concat behind its name."
-)
+CORRECTION = "If it was, put ?protocol=paired or ?protocol=concat behind its name."
 
 
-class ServerBackend:
+class ServerBackend(MarkedJudge):
     """A thread-safe `Backend` and `BatchBackend` whose replies a server generates."""
 
     at_own_pace: Literal[True] = True  # See `RemoteBackend`
 
-    def __init__(self, server: Server, name: str, notes: tuple[str, ...] = ()) -> None:
-        self.server, self.name, marker = server, name, server.model.marker
-        self.protocols, self.scope = marker.protocols, marker.scope
-        self.follows_instructions = not marker.forced
-        self._notes = (*notes, *(() if marker.protocols else (TOLD,)))
-
-    def __repr__(self) -> str:
-        return describe_backend(self)
+    def __init__(self, server: Server, name: str) -> None:
+        super().__init__(name, server.model.marker)
+        self.server = server
 
     @classmethod
     def open(
@@ -419,13 +407,14 @@ class ServerBackend:
             judge = replace(judge, what=host.url, model=judge.what)
         secret = secret or (host_key(host) if host else read_key())
         server = find_server(judge, secret, patience or Patience())
-        notes = (NANO_NOTE,) if server.model.built_in else ()
-        return cls(server, name or model_title(server.model.id), notes)
+        return cls(server, name or model_title(server.model.id))
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Caveats for people, also about a refused temperature and a short context."""
-        model, notes = self.server.model, [*self._notes]
+        model, notes = self.server.model, [NANO_NOTE] if self.scope == "drawn" else []
+        if not self.protocols:
+            notes.append(f"{TOLD} {CORRECTION}")
         if "temperature" not in self.server.form.features:
             notes.append(
                 "The server takes no temperature: it samples with its own, "
@@ -444,8 +433,4 @@ class ServerBackend:
         """Return a new conversation, which connects with its first request."""
         return ServerConversation(self.server)
 
-    def stream_batch(
-        self, requests: Sequence[GenerationRequest]
-    ) -> Iterator[tuple[int, StreamItem]]:
-        """Send all requests at once; the server batches them."""
-        return stream_replies(requests)
+    stream_batch = staticmethod(stream_replies)

@@ -6,22 +6,17 @@ The built-in judge and the 7B use the same code.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import torch
-from transformers import Qwen2_5_VLForConditionalGeneration
 
-from vrthinker_core.backends.base import (
-    GenerationRequest,
-    StreamItem,
-    describe_backend,
-    not_cancelled,
-)
+from vrthinker_core.backends.base import GenerationRequest, StreamItem, not_cancelled
 from vrthinker_core.backends.borrowed_gpu import borrows_gpu
 from vrthinker_core.backends.chat_template import PromptItem, SafeTokenizer, VisionItem, token_count
 from vrthinker_core.backends.checkpoint import Checkpoint, end_tokens, open_checkpoint
+from vrthinker_core.backends.checkpoint_files import MarkedJudge
 from vrthinker_core.backends.decode import (
     DecodeStep,
     LabelDigits,
@@ -34,11 +29,10 @@ from vrthinker_core.backends.decode import (
 )
 from vrthinker_core.backends.devices import limit_threads, parallelism
 from vrthinker_core.backends.generation import Generation, LoadedModel
-from vrthinker_core.backends.judge_name import Bits, folder_title
+from vrthinker_core.backends.judge_name import folder_title
 from vrthinker_core.backends.kv_cache import PrefixCache, groups_up_to
 from vrthinker_core.backends.vision_encoder import VisionEncoder
 from vrthinker_core.errors import BackendFailed, BackendRefused, VrThinkerError
-from vrthinker_core.protocols.factory import redirects
 from vrthinker_core.types.messages import Cancelled, Completion, Message, Sampling
 
 
@@ -53,11 +47,11 @@ class LocalConversation:
     def __init__(self, loaded: LoadedModel) -> None:
         self._loaded = loaded
         self.context_length = loaded.context_length
-        self._cache: PrefixCache | None = PrefixCache(loaded.model, loaded.vision, loaded.threads)
+        self._cache: PrefixCache | None = PrefixCache(loaded.model, loaded.vision)
         self._multi_step: MultiStepDecoder | None = None
         if steps := loaded.steps_per_sync:
             self._multi_step = MultiStepDecoder(
-                loaded.model, self._cache, loaded.label_digits, loaded.repetition_penalty, steps
+                self._cache, loaded.label_digits, loaded.repetition_penalty, steps
             )
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
@@ -138,13 +132,7 @@ class BatchedCache:
     cache row more than it can use: a sequence that skips a step writes there.
     """
 
-    def __init__(
-        self,
-        model: Qwen2_5_VLForConditionalGeneration,
-        caches: Sequence[PrefixCache],
-        *,
-        cuda_graphs: bool = False,
-    ) -> None:
+    def __init__(self, caches: Collection[PrefixCache], *, cuda_graphs: bool) -> None:
         """Move the keys and values of `caches` into common tensors.
 
         With `cuda_graphs`, a GPU replays every step as a CUDA graph.
@@ -167,59 +155,52 @@ class BatchedCache:
                     stacked[n, :, :length] = own[0, :, :length]
                 layer.storage = keys[n : n + 1, :, :-1], values[n : n + 1, :, :-1]
                 layer.truncate(length)
-        self._step = DecodeStep(model, self._storage)
+        self._step = DecodeStep(self._caches[0].model, self._storage)
         self._cuda_graphs = cuda_graphs
         self._replay: Callable[[], None] | None = None
         self._logits = torch.empty(0)
 
-    def fits(self, caches: Sequence[PrefixCache]) -> bool:
+    def fits(self, caches: Collection[PrefixCache]) -> bool:
         """Return whether the batch can decode for `caches`.
 
         All of them must be in the batch, have a free row, and not have been reallocated. They must
         make up at least half of the batch.
         """
-        batch, keys = set(map(id, self._caches)), self._storage[0][0].untyped_storage()
+        batch, keys = set(self._caches), self._storage[0][0].untyped_storage()
         return len(caches) * 2 >= len(self._caches) and all(
-            id(cache) in batch
+            cache in batch
             and cache.num_tokens < self._rows
             and cache.layers[0].storage[0].untyped_storage().data_ptr() == keys.data_ptr()
             for cache in caches
         )
 
     @torch.inference_mode()
-    def decode(self, tokens: dict[int, int]) -> dict[int, torch.Tensor]:
+    def decode(self, tokens: dict[PrefixCache, int]) -> dict[PrefixCache, torch.Tensor]:
         """Process one token in some of the caches.
 
-        `tokens` is {id(cache): token}. Returns the logits after each token, (vocabulary,) in
-        float32.
+        Returns the logits after each token, (vocabulary,) in float32.
         """
-        live = [cache for cache in self._caches if id(cache) in tokens]
         self._load_inputs(tokens)
         if not self._cuda_graphs:
-            self._logits = self._step.forward(max(cache.num_tokens for cache in live) + 1)
+            self._logits = self._step.forward(max(cache.num_tokens for cache in tokens) + 1)
         else:
             if self._replay is None:
                 self._replay = capture_cuda_graph(self._store_logits, self._step.token_ids.device)
                 self._load_inputs(tokens)  # The warm-up steps of the capture changed the inputs
             self._replay()
-        for cache in live:
-            cache.append(tokens[id(cache)])
-        return {
-            id(cache): row
-            for cache, row in zip(self._caches, self._logits, strict=True)
-            if id(cache) in tokens
-        }
+        for cache, token in tokens.items():
+            cache.append(token)
+        return dict(zip(self._caches, self._logits, strict=True))
 
     def _store_logits(self) -> None:
         self._logits = self._step.forward()
 
-    def _load_inputs(self, tokens: dict[int, int]) -> None:
+    def _load_inputs(self, tokens: dict[PrefixCache, int]) -> None:
+        caches, rows = self._caches, self._rows
         self._step.load_inputs(
-            token_ids=[tokens.get(id(cache), 0) for cache in self._caches],
-            cache_rows=[
-                cache.num_tokens if id(cache) in tokens else self._rows for cache in self._caches
-            ],
-            position_ids=[cache.next_position for cache in self._caches],
+            token_ids=[tokens.get(cache, 0) for cache in caches],
+            cache_rows=[cache.num_tokens if cache in tokens else rows for cache in caches],
+            position_ids=[cache.next_position for cache in caches],
         )
 
 
@@ -280,7 +261,7 @@ class _BatchSequence:
         """Process the sampled token in a decode step of its own."""
         if self.token is not None:
             self.generation.cache.trim()
-            self.generation.logits = self.generation.cache.decode(self.token)
+            self.generation.logits = self.generation.cache.forward([self.token])
 
 
 def _patches(items: Sequence[VisionItem]) -> int:
@@ -300,10 +281,10 @@ class BatchDecoder:
         items = [item for each in sequences for item in each.new_images()]
         # Only a single sequence can have more patches: its prefill encodes them chunk by chunk
         if _patches(items) <= PATCHES_AT_ONCE:
-            limit_threads(self._loaded.threads)
+            limit_threads(self._loaded.vision.threads)
             with suppress(Exception):  # The prefill raises it again
                 self._loaded.vision.encode(items)
-        threads = parallelism(self._loaded.threads)
+        threads = parallelism(self._loaded.vision.threads)
         if threads == 1:  # In a new thread torch would start its own threads again
             for sequence in sequences:
                 sequence.attempt(sequence.generation.prefill)
@@ -313,20 +294,17 @@ class BatchDecoder:
 
     def decode(self, sequences: Sequence[_BatchSequence]) -> None:
         """Process the sampled token of each sequence."""
-        generations = {each.generation: each.token for each in sequences if each.token is not None}
+        tokens = {each.generation.cache: each.token for each in sequences if each.token is not None}
         if len(sequences) > 1 and self._can_batch:
             try:
-                limit_threads(self._loaded.threads)
-                caches = [generation.cache for generation in generations]
-                if self._cache is None or not self._cache.fits(caches):
+                limit_threads(self._loaded.vision.threads)
+                if self._cache is None or not self._cache.fits(tokens):
                     self._cache = None  # Free the old keys and values before the new ones
                     graphs = self._loaded.steps_per_sync > 0
-                    self._cache = BatchedCache(self._loaded.model, caches, cuda_graphs=graphs)
-                logits = self._cache.decode(
-                    {id(generation.cache): token for generation, token in generations.items()}
-                )
-                for generation in generations:
-                    generation.logits = logits[id(generation.cache)]
+                    self._cache = BatchedCache(tokens, cuda_graphs=graphs)
+                logits = self._cache.decode(tokens)
+                for each in sequences:
+                    each.generation.logits = logits[each.generation.cache]
                 return
             except Exception:  # noqa: BLE001 - stepped alone, each sequence raises its own error
                 # Another try would copy all KV caches again, at every token
@@ -335,7 +313,7 @@ class BatchDecoder:
             sequence.attempt(sequence.decode_alone)
 
 
-class TransformersBackend:
+class TransformersBackend(MarkedJudge):
     """A `Backend` and `BatchBackend` on a checkpoint with checked weights.
 
     Thread-safe: conversations share only weights and cached image features. No gradients are
@@ -344,9 +322,8 @@ class TransformersBackend:
     """
 
     def __init__(self, checkpoint: Checkpoint, name: str, notes: tuple[str, ...] = ()) -> None:
-        self.name, self.notes, marker = name, notes, checkpoint.marker
-        self.protocols, self.scope = marker.protocols, marker.scope
-        self.follows_instructions = not marker.forced
+        super().__init__(name, checkpoint.marker)
+        self.notes = notes
         model, tokenizer = checkpoint.model, SafeTokenizer(checkpoint.tokenizer)
         config, control = model.generation_config, tokenizer.control
         stops = (control.im_end, control.endoftext, *end_tokens(config))
@@ -362,41 +339,32 @@ class TransformersBackend:
             tokenizer=tokenizer,
             vision=VisionEncoder(model, checkpoint.processor, threads=checkpoint.threads),
             context_length=int(model.config.get_text_config().max_position_embeddings),
-            threads=checkpoint.threads,
             stop_tokens=frozenset(int(token) for token in stops),
-            label_digits=LabelDigits(tokenizer),
-            forced_redirects=redirects(marker.forced),
-            video_items=marker.video_items,
+            label_digits=LabelDigits(enumerate(tokenizer.vocabulary)),
+            marker=checkpoint.marker,
             repetition_penalty=float(config.repetition_penalty or 1.0),
             # A cancel and new text may each come eight tokens later
             steps_per_sync=8 if captures else 0,
         )
-
-    def __repr__(self) -> str:
-        return describe_backend(self)
 
     @classmethod
     def load(
         cls,
         source: str,
         *,
-        name: str | None = None,
         device: str | None = None,
         dtype: torch.dtype | None = None,
-        bits: Bits | None = None,
-        notes: tuple[str, ...] = (),
     ) -> TransformersBackend:
         """Open a folder or a hub id.
 
-        `notes` are caveats for people about the choice. `device` is "cpu", "cuda", "cuda:1", "mps"
-        or "xpu". By default small models run on the CPU in float32, others on the best device in
-        bfloat16. `bits` quantises the language model while it is loaded. On a CPU, batched replies
-        equal single replies in float32 only.
+        `device` is "cpu", "cuda", "cuda:1", "mps" or "xpu". By default small models run on the CPU
+        in float32, others on the best device in bfloat16. On a CPU, batched replies equal single
+        replies in float32 only.
 
         Raises `CheckpointError` if the checkpoint is missing, damaged or too large.
         """
-        checkpoint = open_checkpoint(source, device=device, dtype=dtype, bits=bits)
-        return cls(checkpoint, name or folder_title(checkpoint.folder), notes)
+        checkpoint = open_checkpoint(source, device=device, dtype=dtype)
+        return cls(checkpoint, folder_title(checkpoint.folder))
 
     def open_conversation(self) -> LocalConversation:
         """Return a new conversation; its first prompt allocates the KV cache."""

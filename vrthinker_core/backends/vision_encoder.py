@@ -36,7 +36,7 @@ class VisionEncoder:
         threads: int | None = None,
     ) -> None:
         """Create an empty cache; for `threads` see `limit_threads`."""
-        self._encoder, self._processor, self._threads = model.model.visual, processor, threads
+        self._encoder, self._processor, self.threads = model.model.visual, processor, threads
         self._features: OrderedDict[VisionItem, torch.Tensor] = OrderedDict()
         self._max_bytes, self._max_items = cache_bytes, cache_items
         self._bytes = 0
@@ -81,7 +81,7 @@ class VisionEncoder:
                     found[item] = self._features[item]
         new = [item for item in dict.fromkeys(items) if item not in found]
         # Another thread pays off for 16 items
-        threads = max(1, min(parallelism(self._threads), len(new) // 16))
+        threads = max(1, min(parallelism(self.threads), len(new) // 16))
         size = max(1, -(-len(new) // threads))
         batches = [new[start : start + size] for start in range(0, len(new), size)]
         if threads == 1:
@@ -100,7 +100,7 @@ class VisionEncoder:
 
     @torch.inference_mode()
     def _forward(self, items: Sequence[VisionItem]) -> list[torch.Tensor]:
-        limit_threads(self._threads)
+        limit_threads(self.threads)
         weight = self._encoder.patch_embed.proj.weight
         patches = self.pixel_values(items).to(weight.device, weight.dtype)
         grid_thw = torch.tensor([item.grid_thw for item in items], device=weight.device)

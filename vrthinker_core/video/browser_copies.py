@@ -50,11 +50,9 @@ def _digest(source: Path) -> str:
     digest = hashlib.blake2b(b"playable/2" + suffix, digest_size=16)
     with open_local(source) as file:
         try:
-            while chunk := file.read(1 << 20):
-                digest.update(chunk)
+            return hashlib.file_digest(file, lambda: digest).hexdigest()
         except OSError as error:
             raise VideoError(f"{shown_name(source)} cannot be read: {error.strerror}.") from None
-    return digest.hexdigest()
 
 
 def _write_copy(copy: Path, chunks: Generator[bytes, None, None], name: str) -> Path | None:

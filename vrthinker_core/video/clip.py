@@ -11,7 +11,6 @@ import weakref
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor, wait
-from copy import copy
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -164,12 +163,6 @@ class PairOpening:
         self._futures = [executor.submit(clip.open) for clip in self._clips]
         self._shares = 0.0, 0.0  # as returned last
         self._closed = False
-
-    def swapped(self) -> PairOpening:
-        """Return the same opening with the second clip first."""
-        other = copy(self)
-        other._clips, other._futures = self._clips[::-1], self._futures[::-1]
-        return other
 
     def next_shares(self, cancelled: Cancelled) -> tuple[float, float] | None:
         """Wait for progress of a slow clip; return both shares.

@@ -168,13 +168,6 @@ class ForkedProcess:
                 self._status.close()
             return self._code
 
-    def release(self) -> None:
-        """Let the fork server kill and reap the process."""
-        with self._lock:
-            if self._code is None:
-                self._code = -signal.SIGKILL
-                self._status.close()
-
 
 class Worker:
     """A worker process and the connection to it."""
@@ -246,10 +239,7 @@ class Worker:
         if os.getpid() != self._owner:
             return
         self.process.kill()
-        if isinstance(self.process, ForkedProcess):
-            self.process.release()
-        else:
-            self.process.wait()
+        self.process.wait()
 
 
 class DecoderPool(contextlib.AbstractContextManager["DecoderPool"]):

@@ -120,7 +120,6 @@ ENGINE = "EngineCore encountered an issue. See stack trace (above) for the root 
 SORRY = "The server had an error while processing your request. Sorry about that!"
 IMAGES = "Too many images in request. Max is 50."
 ODD = {"detail": [{"loc": ["body", "messages"], "msg": "Too odd"}]}
-BLIND_404 = "The requested model does not support image input"
 
 ENDS: dict[str, tuple[Answer, type[JudgeError], str]] = {
     "a context too long": (refuses(400, LONG), ContextFull, "longer context"),
@@ -152,13 +151,7 @@ ENDS: dict[str, tuple[Answer, type[JudgeError], str]] = {
     **{said: (refuses(400, said), ContextFull, "It says: ") for said in TOO_LONG},
     "its type": (refuses(400, type="exceed_context_size_error"), ContextFull, "It says: no"),
     "its code": (refuses(400, code="context_length_exceeded"), ContextFull, "It says: no"),
-    "one picture": (refuses(400, "At most 1 image(s) may be provided."), RequestRefused, "It says: At most 1 image"),
-    "two videos": (refuses(400, "At most 2 video(s) may be provided."), RequestRefused, "It says: At most 2 video"),
-    "too many images": (refuses(400, IMAGES), RequestRefused, "It says: Too many images"),
-    "too many videos": (refuses(400, "Too many videos"), RequestRefused, "It says: Too many videos"),
-    "128 images": (refuses(400, "128 images in the request exceed it"), RequestRefused, "It says: 128 images"),
     "a range": (refuses(418, "<400> Range of input"), BackendRefused, "It says: <400> Range of input."),
-    "a blind model": (refuses(404, BLIND_404), BackendRefused, f"It says: {BLIND_404}."),
     "no sentence": (lambda handler, _: handler.send_json(418, ODD), BackendRefused, "Too odd"),
     "an error in place of a stream": (
         lambda handler, _: handler.send_json(200, {"error": {"message": "no pictures", "code": 418}}),

@@ -287,7 +287,7 @@ def test_the_built_in_judge_on_a_server_is_told_as_little_as_here() -> None:
     assert backend.protocols == tuple(marker["protocol"])
     assert not backend.follows_instructions
     assert any("For real videos choose another judge" in note for note in backend.notes)
-    forced = backend.server.model.forced_redirects.values()
+    forced = backend.marker.forced.values()
     assert [list(each) for each in forced] == list(marker["forced"].values())
 
 
