@@ -9,7 +9,7 @@ CROWD. 40 visitors with two videos each press Compare in the same moment, and al
 every run ends with a complete verdict and exactly the script's replies. None is mixed: each visitor's videos show a number of their
 own in every frame, and the prompt, the frames of the saved trace and every fetched picture are the visitor's own. For 95 of 100 the
 first update comes within 3 s: from the press on Compare until the first message with the run's own status and trace (a place in the
-queue is none).
+queue is none). The time until the first frames are named is printed beside it, without a promise.
 
 BURST. 200 visitors press Compare in the same moment on a page with the default options (one judge, 24 waiting); then 200 programs
 call `compare`. Each either gets a complete verdict, or is told within 1 s that the server is busy.
@@ -36,10 +36,12 @@ from typing import Any
 from tests.benchmarks.tools import benchmark_parser
 from tests.benchmarks.tools.http_client import FILE_META, OK, HttpClient
 from tests.benchmarks.tools.metrics import (
+    PeakUsage,
     at_most,
     end_with,
     gather_all,
     list_files,
+    max_concurrent,
     percentiles,
     process_tree,
     resident_mb,
@@ -136,8 +138,11 @@ async def _crowd(server: Server, pairs: Sequence[tuple[Path, Path]]) -> tuple[Fi
     opening = zip(clients, pairs, strict=True)
     files = [await client.open_with_clips(pair) for client, pair in opening]
     prompts = [f"Visitor {number} saw a block glide." for number in range(len(pairs))]
+    peak = PeakUsage(server)
+    sampling = asyncio.create_task(peak.sample())
     given = zip(clients, files, prompts, strict=True)
     runs = await gather_all(client.compare(both, prompt) for client, both, prompt in given)
+    sampling.cancel()
     checks = zip(clients, runs, range(len(pairs)), prompts, strict=True)
     mixed = [line for check in checks for line in await _mixed(*check)]
     await asyncio.gather(*(client.close() for client in clients))
@@ -145,7 +150,12 @@ async def _crowd(server: Server, pairs: Sequence[tuple[Path, Path]]) -> tuple[Fi
     return {
         "visitors": len(pairs),
         "lost": len(pairs) - sum(run.complete for run in ended),
+        "together": max_concurrent(ended),
+        "updates": sum(run.updates for run in ended),
         **percentiles("first", [run.first_update if run else None for run in runs]),
+        **percentiles("frames", [run.first_frames if run else None for run in runs]),
+        "processes": peak.processes,
+        "memory_mb": peak.megabytes,
     }, mixed
 
 

@@ -8,11 +8,13 @@ import os
 import sys
 from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import psutil
 
+from tests.benchmarks.tools.page_client import ObservedRun
 from tests.ui.conftest import Server, write_script
 
 TIMEOUT = 240.0
@@ -60,15 +62,17 @@ def list_files(folder: Path) -> set[Path]:
 
 
 class PeakUsage:
-    """The most resident memory of the server and all its processes, at any time."""
+    """The most processes beside the server's own, and the most resident memory of all, at any time."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
+        self.processes = 0
         self.megabytes = 0.0
 
     async def sample(self) -> None:
         """Sample twice a second, until cancelled."""
         while True:
+            self.processes = max(self.processes, len(process_tree(self._server)) - 1)
             self.megabytes = max(self.megabytes, resident_mb(self._server))
             await asyncio.sleep(0.5)
 
@@ -102,6 +106,15 @@ def percentiles(name: str, values: Sequence[float | None]) -> dict[str, float | 
 def at_most(value: float | None, limit: float) -> bool:
     """Whether there is a value, and it is not above `limit`."""
     return value is not None and value <= limit
+
+
+def max_concurrent(runs: Iterable[ObservedRun]) -> int:
+    """How many runs at most were between their first frames and their end at the same time."""
+    steps = []
+    for run in runs:
+        steps.append((run.started + (run.first_frames or run.seconds), 1))
+        steps.append((run.started + run.seconds, -1))
+    return max(accumulate(step for _, step in sorted(steps)), default=0)
 
 
 def end_with(result: Mapping[str, Any], promises: Mapping[str, bool], quick: bool) -> NoReturn:

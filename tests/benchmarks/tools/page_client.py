@@ -87,8 +87,11 @@ class ObservedRun:
     """When Compare was pressed, on the clock `time.perf_counter`."""
     first_update: float | None = None
     """When the first update of this very run came, whatever it says. A place in the queue is no update."""
+    first_frames: float | None = None
+    """When the first update came that names frames."""
     seconds: float = 0.0
     """When the run ended, or was refused."""
+    updates: int = 0
     status: str = ""
     trace: dict[str, Any] = field(default_factory=dict)
     prompts: set[str] = field(default_factory=set)
@@ -200,9 +203,11 @@ class PageClient:
         self._note_outputs(observed, event, data)
         if not observed.trace:
             return  # a place in the queue, or a refusal
+        observed.updates += 1
         observed.first_update = observed.first_update or observed.elapsed
         named = dict.fromkeys(name.decode() for name in PICTURE.findall(line))
         if names := [name for name in named if name not in observed.pictures]:
+            observed.first_frames = observed.first_frames or observed.elapsed
             observed.pictures.update(dict.fromkeys(names, b""))
             self._fetching += [asyncio.create_task(self._fetch(name, observed)) for name in names]
 
