@@ -36,20 +36,20 @@ REPLIES = (
 )
 
 REACHED = {
-    "core lines": 37_626,
-    "core tokens": 248_124,
-    "core files": 177,
-    "modules with one importer": 26,
+    "core lines": 37_314,
+    "core tokens": 247_650,
+    "core files": 162,
+    "modules with one importer": 25,
     "folders of the core": 11,
     "levels below the core": 1,
-    "test lines": 35_775,
+    "test lines": 35_840,
     "js and css lines": 4_872,
     "js and css files": 16,
     "README bytes": 14_493,
     "package READMEs, bytes": 24_976,
 }
 ROOM = 1.02
-WALKED = {"command line": 35, "page": 43}
+WALKED = {"command line": 27, "page": 35}
 """Files of the core of which a function runs in one comparison of two turns."""
 
 
