@@ -168,6 +168,13 @@ class ForkedProcess:
                 self._status.close()
             return self._code
 
+    def release(self) -> None:
+        """Let the fork server kill and reap the process, however long that takes."""
+        with self._lock:
+            if self._code is None:
+                self._code = -signal.SIGKILL
+                self._status.close()
+
 
 class Worker:
     """A worker process and the connection to it."""
@@ -239,7 +246,10 @@ class Worker:
         if os.getpid() != self._owner:
             return
         self.process.kill()
-        self.process.wait()
+        if isinstance(self.process, ForkedProcess):
+            self.process.release()
+        else:
+            self.process.wait()
 
 
 class DecoderPool(contextlib.AbstractContextManager["DecoderPool"]):
