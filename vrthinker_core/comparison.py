@@ -236,9 +236,11 @@ class Comparison:
     def _called(self, deliberation: Deliberation, new: str) -> Called | None:
         """Return what a call that is being written brings, when more of it can be read."""
         goes_on = self.trace.runs[-1].open if self.trace else None
-        text = (goes_on.text if goes_on else "") + new
+        if goes_on is None or not re.search(r"[\],]", new):  # Only these end a frame's number
+            return None
+        text = goes_on.text + new
         named = "frame_indices" in text or "target_frames" in text
-        indices = self.protocol.request(text) if named and re.search(r"[\],]", new) else ()
+        indices = self.protocol.request(text) if named else ()
         return deliberation.called(indices) if indices else None
 
     def _runs(self) -> Generator[Step, None, None]:
