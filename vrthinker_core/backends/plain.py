@@ -370,8 +370,9 @@ class _Reply(ReplyText):
             added = str(now[len(known) :])
         self.written += added
         shares = digits.with_probabilities([token], self._scores)[0].probabilities
-        if shares and added:
-            self.mark_digit(shares, digits.characters_after[token])
+        after = digits.characters_after.get(token, 0)
+        if shares and added[-after - 1 :][:1] in ("0", "1", "2"):
+            self.mark_digit(shares, after)
         if (kept := self.replace_phrase()) >= 0:
             self.label_tokens = [label for label in self.label_tokens if label.offset < kept]
             self._redirected = True
