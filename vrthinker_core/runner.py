@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing
 from itertools import islice
 from pathlib import Path
 from queue import SimpleQueue
-from typing import SupportsIndex, TypeVar
+from typing import SupportsIndex
 
 from vrthinker_core.backends import open_backend
 from vrthinker_core.backends.base import (
@@ -30,9 +30,6 @@ from vrthinker_core.video import DecoderPool
 
 # Pairs of a batch that are opened ahead of their first turn; also the threads that open videos
 OPEN_AHEAD = 4
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 
 def judge(
@@ -60,8 +57,11 @@ def judge(
 
     Raises `BadInput` at once for a name in place of a backend, wrong settings or no pair.
     """
-    how = {"cancelled": cancelled, "decoder_pool": decoder_pool, "trace": trace}
-    return run_events(Comparison(pair, backend, settings, **how))  # type: ignore[arg-type]
+    return run_events(
+        Comparison(
+            pair, backend, settings, cancelled=cancelled, decoder_pool=decoder_pool, trace=trace
+        )
+    )
 
 
 def compare(
@@ -103,8 +103,11 @@ def judge_branch(
     are not generated again: they are history, prefilled with the first request. Without changes,
     the branch repeats the origin's turns.
     """
-    how = {"cancelled": cancelled, "decoder_pool": decoder_pool, "trace": trace}
-    return run_events(Comparison(pair, backend, plan=plan, **how))  # type: ignore[arg-type]
+    return run_events(
+        Comparison(
+            pair, backend, plan=plan, cancelled=cancelled, decoder_pool=decoder_pool, trace=trace
+        )
+    )
 
 
 def run_events(comparison: Comparison) -> Generator[JudgeEvent, None, None]:
@@ -146,7 +149,7 @@ def judge_many(
 ) -> Iterator[tuple[int, JudgeEvent]]:
     """Compare many pairs, `live` at a time; yield (position, event).
 
-    The events of each pair are those of `judge`. A judge that generates in batches in this process
+    Each pair has the same events as with `judge`. A judge that generates in batches in this process
     has all live pairs in one batch, turn by turn. Any other judge is asked by a thread for each
     pair, so that no pair waits for the slowest reply of all. Closing the generator ends every
     unfinished run as `cancelled`. Pairs are taken from the iterable lazily: besides the live ones,
@@ -324,17 +327,3 @@ def check_pairs_in_hand(name: str, many: object) -> None:
     """Raise `BadInput` unless the parameter `name` is a number of pairs."""
     if not isinstance(many, SupportsIndex) or operator.index(many) < 1:
         raise BadInput(f"{name}={many} is no number of pairs: give a whole number from 1 up.")
-
-
-def imap(
-    submit: Callable[[Item], Future[Result]], items: Iterable[Item], many: int
-) -> Iterator[Result]:
-    """Submit items and yield their results in the order of the items.
-
-    Items are taken lazily: at most `many` are in flight. Raises the exception of a failed item.
-    """
-    waiting = iter(items)
-    running = deque(map(submit, islice(waiting, many)))
-    while running:
-        yield running.popleft().result()
-        running.extend(map(submit, islice(waiting, 1)))

@@ -2,12 +2,13 @@
 
 import hashlib
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
+from itertools import islice
 from pathlib import Path
 from typing import ClassVar, Protocol
 
@@ -20,7 +21,6 @@ from vrthinker_core.drawn.world import TRAINING_SEEDS, DrawnPair, draw_pair
 from vrthinker_core.errors import BadInput, VideoError
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import pairs_digest
-from vrthinker_core.runner import imap
 from vrthinker_core.traces import load
 from vrthinker_core.training.filters import Outcome
 from vrthinker_core.training.outcome_file import read_outcomes
@@ -298,9 +298,13 @@ def kept_rollouts(
 
     outcomes = chosen if chosen is not None else [each for each in read_outcomes(out) if each.kept]
     readers = 2  # Threads that read stored rollouts, and draw or decode their frames
+    waiting = iter(outcomes)
     with ThreadPoolExecutor(readers, "rollout") as executor:
-        yield from imap(
-            lambda outcome: executor.submit(StoredRollout.read, partial(read, outcome)),
-            outcomes,
-            readers + 1,
-        )
+
+        def begin(outcome: Outcome) -> Future[StoredRollout]:
+            return executor.submit(StoredRollout.read, partial(read, outcome))
+
+        running = deque(map(begin, islice(waiting, readers + 1)))
+        while running:
+            yield running.popleft().result()
+            running.extend(map(begin, islice(waiting, 1)))
