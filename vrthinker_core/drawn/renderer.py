@@ -247,7 +247,7 @@ def _smooth_texture(ground: str, variant: int, photos: Path | None, sigma: float
 
 
 def _merged(boxes: list[Box]) -> list[Box]:
-    """Return boxes around these, no two of which overlap."""
+    """Return boxes around these boxes that do not overlap."""
     apart: list[Box] = []
     for box in boxes:
         while touching := [other for other in apart if _overlap(box, other)]:

@@ -61,7 +61,7 @@ class PromptProtocol(Protocol):
     def opening_messages(self, prompt: str, frames: Sequence[Frame]) -> tuple[Message, ...]:
         """Return the system message and the first user message.
 
-        `prompt` is sanitised already. `frames` are those of `opening_refs`, in order.
+        `prompt` is sanitised already. `frames` holds a frame for each of `opening_refs`, in order.
         """
 
     def frame_number(self, ref: FrameRef) -> str:
@@ -91,7 +91,7 @@ class PromptProtocol(Protocol):
     def tool_result(self, indices: Sequence[int], frames: Sequence[Frame]) -> Message:
         """Return the message after a call for these indices.
 
-        `frames` are those of `frame_refs(indices)`, in order.
+        `frames` holds a frame for each of `frame_refs(indices)`, in order.
         """
 
     def tool_error(self, request: FrameSelection | None, problems: Sequence[Problem]) -> Message:

@@ -77,7 +77,7 @@ class TrainingPlan:
     batch: int  # Rows in one forward pass
     optimizer_steps: int  # In all
     step_rows: int  # Rows of an optimizer step, on all GPUs together
-    played: int = 0  # Rollouts that are played for the rows, but for those of `grpo`
+    played: int = 0  # Rollouts played for the rows; with `grpo` they are the rows
 
     @property
     def grpo(self) -> GrpoConfig | None:

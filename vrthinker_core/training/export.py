@@ -124,7 +124,7 @@ CSV_COLUMNS = (
 def sft_rows(file: TraceFile, *, agreed_only: bool = False) -> Iterator[Row]:
     """The conversations of both runs; `taught` are the positions of the replies to learn.
 
-    `tokens` are those of each reply as its judge wrote them, for that judge's tokenizer alone.
+    `tokens` holds each reply as its judge wrote it; only that judge's tokenizer can read them.
     """
     reasons, written = [], 0
     for order, run in (("given", file.trace), ("swapped", file.trace.swapped)):

@@ -140,7 +140,7 @@ class FramesShown:
     frames: PerFrame[Thumbnail]
     forced: bool = False
     note: str = ""
-    # Every frame the judge can see for its reply; a replay has that of the last try
+    # Every frame the judge can see for its reply. In a replay: for its last try
     in_view: Few[FrameRef] = field(default=(), compare=False)
 
 

@@ -80,8 +80,8 @@ def too_long_after_all(handler: Handler) -> None:
     handler.send_event({"error": {"message": message, "code": 400}})
 
 
-def nothing(handler: Handler) -> None:
-    pass
+def nothing(_: Handler) -> None:
+    """Send no byte of an answer."""
 
 
 BLIND = "image input is not supported - hint: you may need to provide the mmproj"
