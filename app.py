@@ -20,16 +20,17 @@ from pathlib import Path
 
 from vrthinker_core.backends.borrowed_gpu import borrows_gpu, gpu_seconds
 from vrthinker_core.backends.judge_name import JUDGE_FORMS, parse_judge
-from vrthinker_core.backends.served_model import LOOPBACK
-from vrthinker_core.errors import BadInput
-from vrthinker_core.storage import os_errors, owned_folder, usable_folder
+from vrthinker_core.backends.registry import JudgeGroup
+from vrthinker_core.errors import BadInput, os_errors
+from vrthinker_core.storage import owned_folder, usable_folder
 from vrthinker_core.system import allow_open_files
-from vrthinker_core.ui.chooser import GROUPS, PUBLIC, JudgeGroup
+from vrthinker_core.ui.chooser import GROUPS, PUBLIC
 from vrthinker_core.ui.fetch import ANY_ADDRESS, PUBLIC_ONLY
-from vrthinker_core.ui.history import KEEP_SECONDS, MAX_BYTES
+from vrthinker_core.ui.history import KEEP_SECONDS, MAX_BYTES, History
 from vrthinker_core.ui.judges import JudgeLoader, judge_openers, naming_gpu_errors
 from vrthinker_core.ui.page import EXAMPLES, Page
 from vrthinker_core.ui.runs_tab import ListedRuns
+from vrthinker_core.ui.visitors import Visitors, cookie_key
 
 
 def number(kind: type[int] | type[float], least: int, most: int) -> Callable[[str], float]:
@@ -102,6 +103,14 @@ def options() -> argparse.Namespace:
         default=os.environ.get("GRADIO_ROOT_PATH", ""),
         help="path below which a proxy serves the page, as in /judge, or its whole address",
     )
+    add(
+        "--behind-proxy",
+        type=number(int, 0, 9),
+        metavar="N",
+        default=os.environ.get("VRTHINKER_BEHIND_PROXY", "0"),
+        help="proxies in front of this server: the last N of X-Forwarded-For are believed "
+        "(default: none)",
+    )
     add("--at-once", type=number(int, 1, 1000), default=1, help="runs at once (default: 1)")
     add(
         "--waiting",
@@ -148,7 +157,7 @@ def options() -> argparse.Namespace:
 
 def find_address(host: str, port: int) -> None:
     """Raise `OSError` or `UnicodeError` if no address can be bound."""
-    refused: OSError | None = None
+    refused = OSError()
     for family, kind, _, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
         try:
             with socket.socket(family, kind) as probe:
@@ -157,16 +166,15 @@ def find_address(host: str, port: int) -> None:
                 return
         except OSError as error:
             refused = error
-    if refused is not None:
-        raise refused
+    raise refused
 
 
 def check_address(host: str | None, port: int | None) -> None:
     """Raise `BadInput` if the page cannot be served there."""
     try:
-        find_address((host or "127.0.0.1").strip("[]"), port or 0)
-        # Gradio looks for a free port here, whatever the host.
-        find_address("127.0.0.1", port or 0)
+        # Gradio looks for a free port on this machine, whatever the host
+        for name in ((host or "127.0.0.1").strip("[]"), "127.0.0.1"):
+            find_address(name, port or 0)
     except (OSError, UnicodeError) as error:
         given = {"--host": host, "--port": port}
         place = " ".join(f"{name} {value}" for name, value in given.items() if value)
@@ -185,8 +193,9 @@ def serve(chosen: argparse.Namespace, folder: Path, ended: threading.Event) -> N
     judges = JudgeLoader(judge_openers(chosen.judge), in_thread=not borrows_gpu())
     on_gpu = spaces.GPU(duration=lambda job: gpu_seconds(job.settings))(judges.run_job)
     run_job = naming_gpu_errors(on_gpu, judges.get, judges.run_job)
-    private = chosen.host in (None, *LOOPBACK) and not names
-    offered = (GROUPS if private else PUBLIC) if chosen.offer is None else chosen.offer
+    public = bool(names or "://" in chosen.root_path)
+    hops = int(chosen.behind_proxy) or (-1 if on_space else 0)
+    offered = (PUBLIC if public or hops else GROUPS) if chosen.offer is None else chosen.offer
     policy = ANY_ADDRESS if chosen.local_addresses else PUBLIC_ONLY
     store = usable_folder(chosen.runs_folder) if chosen.keep_hours else None
     if store is None and chosen.keep_hours:
@@ -198,29 +207,31 @@ def serve(chosen: argparse.Namespace, folder: Path, ended: threading.Event) -> N
         runs.refresh()
         if runs.said:
             print(runs.said)
+    kept, ours = store or folder / "runs", (folder / "uploads").resolve()
+    seconds, most = 3600 * chosen.keep_hours, round(1e9 * chosen.keep_gb)
+    visitors = Visitors(cookie_key(kept), hops, public=public)
     page = Page(
         judges,
         run_job,
         folder,
+        History(kept, seconds, most, lambda path: path.is_relative_to(ours)),
+        visitors,
         at_once=chosen.at_once,
         waiting=chosen.waiting,
         examples=chosen.examples,
         policy=policy,
         runs=runs,
         offered=offered,
-        kept=store,
-        keep_seconds=3600 * chosen.keep_hours,
-        keep_bytes=round(1e9 * chosen.keep_gb),
         after_leaving=chosen.after_leaving,
     )
     if on_space:
         judges.wait_all()  # the process with the GPU is forked and has only weights loaded before
     try:
-        served = page.launch_options(names, on_space, chosen.root_path)
-        served |= {"server_name": chosen.host, "server_port": chosen.port, "quiet": True}
-        _, address, _ = page.blocks().launch(**served, prevent_thread_lock=True)
+        place = {"server_name": chosen.host, "server_port": chosen.port}
+        address = page.launch(names, on_space, chosen.root_path, **place)
         # Flushed, because a log file is no terminal: its buffer would keep the address
-        print(f"The page is at {address} (Ctrl+C ends it).", flush=True)
+        token = "" if on_space else f"?token={visitors.token}"
+        print(f"The page is at {address}{token} (Ctrl+C ends it).", flush=True)
         while not ended.wait(0.2):  # An endless wait misses a signal that another thread gets
             pass
     finally:

@@ -12,7 +12,10 @@ VRThinker.BranchForm = class {
     };
     this.turn = input("turn", "number", { min: 1 });
     this.frames = input("frames", "text", { maxlength: 8 * maxFrames, "aria-label": words.frames });
-    this.take = button("", words.take, () => this.add(VRThinker.rail.numbers()));
+    this.take = button("", words.take, () => {
+      const all = `${this.frames.value} ${VRThinker.rail.numbers()}`.match(/\d+/g) ?? [];
+      this.frames.value = [...new Set(all)].join(", ");
+    });
     this.noTool = input("no_tool", "checkbox");
     this.prompt = element("textarea", { name: "prompt", rows: 2, maxlength: maxPrompt });
     this.framesHelp = small(words.framesHelp);
@@ -28,7 +31,7 @@ VRThinker.BranchForm = class {
       element("div", "vrt-field", text(words.frames), taken, this.framesHelp),
       element("label", "vrt-field vrt-tick", this.noTool, text(words.noTool)),
       field(words.window, select("window", windows)),
-      field(words.judge, select("judge", judges.map((name) => [name, name]))),
+      field(words.judge, select("judge", judges)),
       field(words.prompt, this.prompt, this.promptHelp),
       this.said,
       element("div", "vrt-whatif-foot", [
@@ -82,11 +85,6 @@ VRThinker.BranchForm = class {
     if (this.prompt.value === this.judged) delete values.prompt;
     this.start({ ...values, no_tool: this.noTool.checked });
   }
-
-  add(numbers) {
-    const all = `${this.frames.value} ${numbers}`.match(/\d+/g) ?? [];
-    this.frames.value = [...new Set(all)].join(", ");
-  }
 };
 
 /* Origin and branches side by side above the verdict, and the way to a branch on each card. */
@@ -97,7 +95,8 @@ VRThinker.Branches = class {
     Object.assign(this, { form, show, words });
     this.scroll = element("div", "vrt-strip-scroll");
     this.node = element("section", { class: "vrt-strip", "aria-label": words.strip }, this.scroll);
-    this.compare = button("vrt-compare", words.compare, () => VRThinker.chooseJudge());
+    const ask = (judge) => form.start({ turn: 1, judge });
+    this.compare = button("vrt-compare", words.compare, () => VRThinker.chooseJudge(ask));
     document.addEventListener("vrt:trace", ({ detail }) => this.draw(detail));
   }
 

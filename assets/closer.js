@@ -146,7 +146,7 @@ VRThinker.Closer = class {
   }
 
   build() {
-    this.title = make("h2", { id: "vrt-closer-title" });
+    this.title = element("h2", { id: "vrt-closer-title" });
     this.times = element("p", "vrt-closer-times");
     this.closeButton = this.button("✕", () => this.node.close(), "Close");
     const head = element("header", "", this.title, this.times, this.closeButton);
@@ -247,13 +247,9 @@ VRThinker.Closer = class {
 
   show(position) {
     const { tile, turn } = this.pairs[position];
-    const times = tile.halves.map((half, side) => {
-      const name = element("b", `vrt-v${side + 1}`, `Video ${side + 1}`);
-      return element("span", "", name, ` ${VRThinker.timeOf(half)}`);
-    });
     this.position = position;
     say(this.title, `${tile.label} · turn ${turn + 1}`);
-    this.times.replaceChildren(...times);
+    this.times.replaceChildren(...VRThinker.timesOf("span", tile));
     this.drawPlace();
     this.drawMode();
     this.drawHalves(tile);

@@ -19,6 +19,11 @@ VRThinker.sentenceWriter = (numbers) => (node, text) => {
 
 VRThinker.isSeen = (tile) => !tile.parentElement.hidden;
 VRThinker.timeOf = (half) => (half ? seconds(half.time) : "not requested");
+VRThinker.timesOf = (tag, { halves }) =>
+  halves.map((half, side) => {
+    const name = element("b", `vrt-side${side + 1}`, `Video ${side + 1}`);
+    return element(tag, "", name, ` ${VRThinker.timeOf(half)}`);
+  });
 
 /** How a pair of a turn came to the judge, and what became of it. */
 VRThinker.marksOf = ({ marks: [came, named], halves }, turn) => {
@@ -41,19 +46,15 @@ VRThinker.ChosenPair = class {
   }
 
   update({ turns, ballot }, tile, turn) {
-    const { Passage, frames, marksOf, screen, sentenceWriter, timeOf } = VRThinker;
+    const { Passage, frames, marksOf, screen, sentenceWriter, timesOf } = VRThinker;
     const numbers = frames(tile).split(" · ");
     const written = [...this.reasoning(turns, tile, turn, numbers), ...turns[turn].parts];
     const parts = ballot?.hidden ? [["Think", "Hidden until you have voted."]] : written;
     const { facts } = turns[turn];
-    const time = (half, side) => {
-      const name = element("b", `vrt-side${side + 1}`, `Video ${side + 1}`);
-      return element("p", "", name, ` ${timeOf(half)}`);
-    };
     fill(this.pair, [tile, turn], () => [
       element("div", "vrt-screens", tile.halves.map((half, side) => screen(half, side))),
       element("h4", "", `${tile.label} · turn ${turn + 1}`),
-      tile.halves.map(time),
+      timesOf("p", tile),
       element("p", "vrt-state", marksOf(tile, turn).join(" · ")),
     ]);
     fill(this.text, [numbers, turn, facts, parts.map(([heading]) => heading)], () => {

@@ -17,16 +17,20 @@ VRThinker.Inputs = class {
 
   /** Say what the run judged if the prompt was edited, or a video replaced, after it had begun. */
   draw() {
-    const { prompt: judged, changed, emptied = {} } = this.run;
+    const { prompt: judged, judge, changed, emptied = {} } = this.run;
     for (const note of document.querySelectorAll(".vrt-emptied")) note.remove();
     for (const [id, text] of Object.entries(emptied)) {
       document.getElementById(id).append(element("p", "vrt vrt-emptied", text));
     }
     const written = document.querySelector("#prompt textarea")?.value.trim();
     const edited = judged !== undefined && written !== judged.trim();
-    const said = edited || changed ? [edited && judged, changed] : [];
+    const { speaks, title } = VRThinker.chooser ?? {};
+    const isOther = this.run.over && this.run.verdict?.says && speaks && speaks !== judge;
+    const other = isOther && `Verdict by ${judge}. Compare to hear ${title}.`;
+    const said = edited || changed || other ? [edited && judged, changed, other] : [];
     fill(this.notice, said, () => [
-      "These inputs have changed.", edited && this.judged(judged), changed && ` ${changed}`,
+      (edited || changed) && "These inputs have changed.", edited && this.judged(judged),
+      changed && ` ${changed}`, other && ` ${other}`,
     ]);
     if (!this.notice.parentNode) document.getElementById("trace")?.before(this.notice);
   }
@@ -63,17 +67,18 @@ VRThinker.Faults = class {
     for (const name of events) document.addEventListener(name, onChange, true);
   }
 
-  /** `faults`: what is wrong with a field, by its id; the first of them gets the focus. */
-  show(faults = {}) {
+  /** `faults`: what is wrong, by a field's id; the first gets the focus unless a person writes. */
+  show(faults = {}, isAnswer = false) {
     for (const said of document.querySelectorAll(".vrt-fault")) this.clear(said.parentNode);
     const ids = Object.keys(faults).filter((id) => document.getElementById(id));
-    ids.map((id) => this.mark(document.getElementById(id), faults[id]))[0]?.focus();
+    const fields = ids.map((id) => this.mark(document.getElementById(id), faults[id]));
+    if (isAnswer || !document.activeElement.matches("textarea")) fields[0]?.focus();
   }
 
   mark(root, text) {
     const field = root.querySelector("textarea, input:not([type=file]), button");
     const said = element("p", { class: "vrt vrt-fault", id: `${root.id}-fault` }, text);
-    root.append(said);
+    (root.closest(".vrt-box") ?? root).append(said); // below the player, never over it
     field.ariaInvalid = "true";
     field.setAttribute("aria-describedby", said.id);
     return field;

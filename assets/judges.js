@@ -1,72 +1,113 @@
 /* Which judge compares the next videos: the chip beside Compare, and the dialog behind it. */
 VRThinker.LOOK_AGAIN = 1000; // ms between two looks at what is being downloaded or loaded
 
-/* One judge of the dialog, or one host with fields for model and key. */
+/* One judge of the dialog: what it is, and one button. */
 VRThinker.JudgeRow = class {
-  /** `send` tells the server what was pressed, and what was typed. */
+  /** `send` tells the server what was pressed. */
   constructor(id, words, send) {
-    Object.assign(this, { id, words, send });
+    this.words = words;
     this.title = element("h4");
     this.facts = element("ul", "vrt-judge-facts");
     this.note = element("p", "vrt-judge-note");
+    this.said = element("p", { class: "vrt-judge-refused", role: "alert", tabindex: "-1" });
     this.bar = element("progress", { max: 1 });
-    this.button = button("vrt-judge-use", null, () => this.press());
-    this.fields = element("div", { class: "vrt-judge-key", hidden: "" });
-    const enter = ({ key, target }) => key === "Enter" && target.matches("input") && this.press();
-    this.fields.addEventListener("keydown", enter);
-    const about = element("div", "vrt-judge-about", this.title, this.facts, this.note, this.bar);
-    this.node = element("li", "", about, this.button, this.fields);
+    this.button = button("vrt-judge-use", null, () => send({ act: this.row.act, id }));
+    const parts = [this.title, this.facts, this.note, this.said, this.bar];
+    this.node = element("li", "", element("div", "vrt-judge-about", parts), this.button);
   }
 
   update(row) {
-    const { bar, button, words } = this;
-    const isHost = row.act === "key";
+    const { bar, button: use, words } = this;
     this.row = row;
     say(this.title, row.title);
     fill(this.facts, row.facts, (facts) => facts.map((fact) => element("li", "", fact)));
-    fill(this.note, row.note ? [row.note] : [], (note) => note);
+    say(this.note, row.note);
     bar.hidden = row.share === null;
     Object.assign(bar, { value: row.share ?? 0, ariaLabel: row.title });
-    say(button, row.chosen && !isHost ? words.chosen : row.label);
-    button.ariaLabel = `${button.textContent}: ${row.title}`;
-    button.hidden = !row.act || (isHost && !row.model && !isSecureContext);
+    say(use, row.chosen ? words.chosen : row.label);
+    use.ariaLabel = `${use.textContent}: ${row.title}`;
+    use.hidden = !row.act;
     this.node.classList.toggle("chosen", row.chosen);
-    if (isHost) fill(this.fields, [row.model], () => this.buildFields(row));
+  }
+};
+
+/* The form for a host: its models and the visitor's key. What is typed stays until it worked. */
+VRThinker.HostForm = class {
+  constructor(words, send) {
+    Object.assign(this, { words, send });
+    const field = (name, node) => element("label", "vrt-field", element("span", "", name), node);
+    const typed = { autocomplete: "off", spellcheck: "false" };
+    this.host = element("select");
+    this.models = element("select");
+    this.model = element("input", { type: "text", placeholder: words.modelHelp, ...typed });
+    this.key = element("input", { type: "password", ...typed });
+    this.modelField = field(words.model, [this.models, this.model]);
+    this.keyField = field(words.key, this.key);
+    this.try = button("", words.try, () => this.ask({ act: "list" }));
+    this.forget = button("vrt-pill", words.forget, () => this.ask({ act: "forget" }));
+    this.use = button("vrt-judge-use", words.use, () => this.ask({ act: "key" }));
+    this.cost = element("span", "vrt-judge-cost");
+    this.help = element("p", "vrt-judge-note");
+    this.said = element("p", { class: "vrt-judge-refused", role: "alert", tabindex: "-1" });
+    const fields = [field(words.host, this.host), this.modelField, this.keyField];
+    const foot = element("p", "vrt-judge-foot", this.try, this.cost, this.forget, this.use);
+    this.node = element("div", "vrt-judge-key", fields, foot, this.said, this.help);
+    this.host.addEventListener("change", () => {
+      this.key.value = "";
+      this.send({ act: "list", id: this.host.value });
+    });
+    this.models.addEventListener("change", () => this.draw());
+    this.key.addEventListener("input", () => this.draw());
+    this.key.addEventListener("keydown", ({ key }) => key === "Enter" && this.ask({ act: "list" }));
   }
 
-  /** The fields of a host. What is typed in them stays as long as its key is the same. */
-  buildFields({ title, keys_at: keysAt, model: held }) {
-    const { words, send, id } = this;
-    const field = (name, type, placeholder = "") => {
-      const named = { "aria-label": `${name}, ${title}`, autocomplete: "off", spellcheck: "false" };
-      const input = element("input", { type, placeholder, ...named });
-      return [input, element("label", "vrt-field", element("span", "", name), input)];
-    };
-    const [model, modelField] = field(words.model, "text", words.modelHelp);
-    const [key, keyField] = field(words.key, "password");
-    const look = { "aria-label": `${words.forget}, ${title}` };
-    const forget = button(look, words.forget, () => send({ act: "forget", id }));
-    const [href] = keysAt.split(",");
-    const link = element("a", { href, target: "_blank", rel: "noopener noreferrer" }, href);
-    const where = [words.keyHelp, " ", words.keysAt, " ", link, keysAt.slice(href.length), "."];
-    const note = (...told) => element("p", "vrt-judge-note", told);
-    model.value = held || this.model?.value || "";
-    Object.assign(this, { model, key });
-    if (held) return [modelField, forget, note(words.held)];
-    return isSecureContext ? [modelField, keyField, note(...where)] : [note(words.unsafe)];
+  ask(act) {
+    const { model, models, key, told } = this;
+    const chosen = models.hidden ? model.value : models.value;
+    this.send({ id: told.kind, model: chosen, key: key.value, ...act });
   }
 
-  press() {
-    const { id, row } = this;
-    if (row.act !== "key") return this.send({ act: row.act, id });
-    const typed = { model: this.model.value, key: this.key.value };
-    this.key.value = ""; // from here on it is nowhere on the page
-    return this.send({ act: "key", id, ...typed });
+  update(told) {
+    const fresh = this.told?.kind !== told.kind || this.told.models.length !== told.models.length;
+    this.told = told;
+    fill(this.host, told.list, (list) => list.map(([id, name]) => new Option(name, id)));
+    fill(this.models, told.models, (models) => models.map(([id]) => new Option(id)));
+    this.host.value = told.kind;
+    if (fresh && told.model) this.models.value = told.model;
+    fill(this.help, [told.held, told.kind], () => this.helped(told));
+    this.draw();
+  }
+
+  /** What a person must know of the key. */
+  helped({ held, tried, keys, seen }) {
+    const { words } = this;
+    const [href] = keys.split(",");
+    const look = { href, target: "_blank", rel: "noopener noreferrer" };
+    const at = ` ${words.keysAt} `;
+    if (held) return [element("b", "vrt-works", tried ? words.held : words.untried), " ", seen];
+    if (!isSecureContext) return [seen, " ", words.unsafe];
+    const where = href && [at, element("a", look, href), `${keys.slice(href.length)}.`];
+    return [seen, " ", words.keyHelp, where];
+  }
+
+  draw() {
+    const { told, models, model, key } = this;
+    const isListed = told.models.length > 0;
+    models.hidden = !isListed;
+    model.hidden = isListed;
+    this.modelField.hidden = !isListed && !told.listed;
+    this.keyField.hidden = !isSecureContext;
+    this.try.hidden = !isSecureContext || (told.held && !key.value);
+    this.try.disabled = !key.value;
+    this.forget.hidden = !told.held;
+    this.use.hidden = !(told.held || (key.value && told.listed));
+    say(this.cost, told.models.find(([id]) => id === models.value)?.[1] ?? "");
   }
 };
 
 VRThinker.JudgeChooser = class {
   rows = new Map();
+  at = -Infinity; // when the newest answer was made
 
   /** `trigger` asks the server what is offered ("click"), or tells it what was pressed. */
   constructor(root, words, trigger) {
@@ -77,84 +118,130 @@ VRThinker.JudgeChooser = class {
     const arrow = element("span", { "aria-hidden": "true" }, "▾");
     root.classList.add("vrt");
     root.append(button(opens, [this.name, arrow], () => this.open()));
-    this.groups = element("div", "vrt-judge-groups");
-    this.said = element("p", { class: "vrt-judge-said", role: "alert" });
+    this.said = element("p", { class: "vrt-judge-said", role: "status" });
     const close = button({ "aria-label": words.close }, "✕", () => this.node.close());
-    const head = element("header", "", element("h2", { id: "vrt-judges" }, words.title), close);
+    const title = element("h2", { id: "vrt-judges" }, words.title);
+    const head = element("header", "", title, close, this.said);
     const dialog = { class: "vrt vrt-judges", "aria-labelledby": "vrt-judges" };
-    this.node = element("dialog", dialog, head, this.said, this.groups);
+    this.form = new VRThinker.HostForm(words, (act) => this.send(act));
+    this.ready = element("ul");
+    this.none = element("p", "vrt-judge-note", words.noneReady);
+    this.gpu = element("ul");
+    this.demo = element("ul");
+    const section = (name, ...parts) => element("section", "", element("h3", "", name), parts);
+    const fold = (name, ...parts) => element("details", "", element("summary", "", name), parts);
+    const code = (text) => (text.includes("\n") ? element("code", "", text) : text);
+    const way = ([name, text]) => [element("dt", "", name), element("dd", "", code(text))];
+    this.hosts = section(words.hosts, this.form.node);
+    const ways = element("dl", "vrt-judge-ways", words.ways.flatMap(way));
+    this.needs = fold(words.gpu, element("p", "vrt-judge-note", words.gpuHelp), this.gpu);
+    this.node = element("dialog", dialog, head,
+      section(words.ready, this.ready, this.none), this.hosts,
+      fold(words.none, element("p", "vrt-judge-note", words.waysHelp), ways),
+      this.needs, section(words.demo, this.demo));
     this.node.addEventListener("keydown", (event) => event.stopPropagation()); // moves no player
     this.node.addEventListener("click", ({ target }) => target === this.node && this.node.close());
     this.node.addEventListener("close", () => clearTimeout(this.timer));
   }
 
-  /** `told`: why a judge is to be chosen; `then()`: it was. */
-  open(told = "", then = null) {
-    Object.assign(this, { told, then, offered: true });
+  send(act) {
+    this.say(this.words.asking);
+    for (const { said } of [this.form, ...this.rows.values()]) say(said, "");
+    this.trigger("submit", act);
+  }
+
+  /** Look for what can judge, without the dialog. */
+  look() {
+    this.trigger("click", { again: false });
+  }
+
+  /** `then(name)`: what happens with the judge that was chosen. */
+  open(then = VRThinker.compareSoon) {
+    Object.assign(this, { then, asked: false });
     // Gradio narrows the media queries of a page's style sheet to what stands here.
     document.querySelector(".gradio-container .contain").append(this.node);
     this.say(this.words.asking);
     this.node.showModal(); // on closing, what had the focus has it again
-    this.trigger("click", { again: false });
+    this.look();
   }
 
   say(sentence) {
     say(this.said, sentence);
   }
 
-  /** The server says what the chip shows, or with `groups` what the dialog does, too. */
-  update({ title, state, groups, busy, said, done }) {
+  /** The server says what the chip shows, or with `ready` what the dialog does, too. */
+  update({ title, state, speaks, ready, hosts, gpu, demo, busy, answer, done, at }) {
     const { node, words } = this;
     const name = words.judge.replace("{}", () => title);
     say(this.name, state ? `${name}, ${state}` : name);
     this.name.title = this.name.textContent;
-    if (!groups) return;
-    const waits = this.said.textContent === words.asking; // else what stands there was not read yet
-    if (said || waits) this.say(said || this.told);
-    this.draw(groups);
+    Object.assign(this, { title, speaks });
+    VRThinker.inputs.draw();
+    if (!ready) return;
+    if (at > this.at) this.draw(ready, hosts, gpu, demo); // else it comes late
+    this.at = Math.max(at, this.at);
+    if (answer) this.answered(answer, hosts);
+    if (hosts && !hosts.listed && node.open && !this.asked) {
+      this.asked = true;
+      this.trigger("submit", { act: "list", id: hosts.kind });
+    }
     clearTimeout(this.timer);
-    if (done && node.open) {
+    if (done) {
       node.close();
-      this.then?.();
+      if (!hosts?.chosen) VRThinker.remember("judge", done); // one with a key is this page's alone
+      VRThinker.outside = null; // until the server says so of this judge, too
+      (this.then ?? VRThinker.compareSoon)(done);
+      this.then = null;
     }
     const look = () => this.trigger("click", { again: true });
     if (busy && node.open) this.timer = setTimeout(look, VRThinker.LOOK_AGAIN);
   }
 
-  /** A row that was there is kept: the focus, and what is being typed in it, stay. */
-  draw(groups) {
-    const rows = new Map();
-    const send = (act) => {
-      this.say(this.words.asking);
-      this.trigger("submit", act);
+  /** A refusal stands where it was caused, with the focus, until something else is pressed. */
+  answered({ id, said }, hosts) {
+    const place = id === hosts?.kind ? this.form : this.rows.get(id);
+    if (said && place) {
+      say(place.said, said);
+      place.said.focus();
+    } else if (place === this.form && hosts.held) {
+      place.key.value = ""; // from here on it is nowhere on the page
+      place.draw();
+    }
+  }
+
+  draw(ready, hosts, gpu, demo) {
+    const { words, form } = this;
+    this.first = ready.find(({ act, chosen }) => act && !chosen);
+    this.say(VRThinker.outside || "");
+    const row = (told) => {
+      const { id } = told;
+      const kept = this.rows.get(id) ?? new VRThinker.JudgeRow(id, words, (act) => this.send(act));
+      this.rows.set(id, kept);
+      kept.update(told);
+      return kept.node;
     };
-    const list = ({ title, rows: offered }) =>
-      offered.map((row) => {
-        const key = `${title} ${row.id}`;
-        rows.set(key, this.rows.get(key) ?? new VRThinker.JudgeRow(row.id, this.words, send));
-        rows.get(key).update(row);
-        return rows.get(key).node;
-      });
-    const lists = groups.map(list);
-    const section = ({ title, note }, place) => element("section", "",
-      element("h3", "", title), element("ul", "", lists[place]),
-      note && element("p", "vrt-judge-note", note));
-    this.rows = rows;
-    const { activeElement } = document;
-    const shape = groups.map(({ title, note }) => [title, note]);
-    if (!fill(this.groups, [shape, [...rows.keys()]], () => groups.map(section))) return;
-    if (this.node.open && activeElement.isConnected) activeElement.focus({ preventScroll: true });
-    else if (this.node.open) this.node.querySelector("header button").focus();
+    for (const [list, told] of [[this.ready, ready], [this.gpu, gpu], [this.demo, demo]]) {
+      const nodes = told.map(row); // each keeps its focus as long as the list is the same
+      fill(list, told.map(({ id }) => id), () => nodes);
+    }
+    this.none.hidden = ready.length > 0;
+    this.needs.hidden = !gpu.length;
+    this.hosts.hidden = !hosts;
+    if (hosts) form.update(hosts);
+    document.dispatchEvent(new Event("vrt:judges"));
   }
 };
 
-/** Let another judge be chosen: then Compare has the focus, and is pressed at once if asked to. */
-VRThinker.chooseJudge = (compares = false, told = "") =>
-  VRThinker.chooser.open(told, () => {
-    const go = document.getElementById("go");
-    go.focus();
-    if (compares) setTimeout(() => go.click()); // Gradio has the judge's name by then
-  });
+VRThinker.chooseJudge = (then) => VRThinker.chooser.open(then);
+
+/** A judge that was chosen compares at once, if both videos are there and no run goes on. */
+VRThinker.compareSoon = () => {
+  const go = document.getElementById("go");
+  const arePair = document.querySelectorAll("#players video").length === 2;
+  if (!arePair || !go.checkVisibility()) return;
+  go.focus();
+  setTimeout(() => go.click()); // Gradio has the judge's name by then
+};
 
 VRThinker.mountChooser = (root, props, watch, words, trigger) => {
   const chooser = new VRThinker.JudgeChooser(root, words, trigger);

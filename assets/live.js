@@ -317,9 +317,8 @@ VRThinker.Replay = class {
   /** `draw` shows what `take` returns. */
   constructor(root, draw) {
     this.draw = draw;
-    this.said = element("span");
     this.watch = button("", "▶ Watch it think", () => this.play());
-    this.line = element("p", "vrt-recorded", this.said, this.watch);
+    this.line = element("p", "vrt-recorded", this.watch);
     this.hold = button("", "", () => {
       this.held = !this.held;
       this.draw();
@@ -377,9 +376,7 @@ VRThinker.Replay = class {
     }
     const shown = this.playing && this.played(turns);
     if (!shown) this.at = Infinity;
-    this.line.hidden = !recorded;
-    say(this.said, recorded ?? "");
-    this.watch.hidden = !can || this.playing;
+    this.line.hidden = this.watch.hidden = !can || this.playing;
     this.controls.hidden = !this.playing;
     say(this.hold, this.held ? "▶ Go on" : "❚❚ Pause");
     if (!shown) return run;
@@ -439,7 +436,7 @@ VRThinker.Hold = class {
   /** What the page shows of a run, until `again` is called. All of one just opened, or stopped. */
   take(run, again) {
     const { order, over, ending, ballot } = run;
-    const stopped = over && (ending || order?.rows.length === 0);
+    const stopped = over && (ending || order?.checked === false);
     const goesOn = run.run && run.run === this.shown.run && !stopped;
     this.shown = (goesOn && !ballot?.hidden && !document.hidden && this.hold(run)) || run;
     const { turns = [], coming } = this.shown.order?.run ?? this.shown;

@@ -96,14 +96,16 @@ VRThinker.Buttons = class {
     return { number: this.number, running: this.running };
   }
 
-  show({ number, running, faults }) {
+  show({ number, running, faults, again }) {
+    const wasPressed = this.asked > -Infinity;
     this.asked = -Infinity;
-    if (faults || number > this.number) VRThinker.faults.show(faults);
+    if (faults || number > this.number) VRThinker.faults.show(faults, wasPressed);
     if (number < this.number || (number === this.number && !this.running)) return;
     const focused = document.activeElement;
     const begun = running && number > this.number;
     Object.assign(this, { number, running });
     if (begun) this.follow();
+    if (again) setTimeout(() => this.running && this.number === number && this.follow(), 1000 * again);
     document.getElementById("ask").classList.toggle("vrt-running", running);
     document.dispatchEvent(new CustomEvent("vrt:running"));
     if (focused?.id === (running ? "go" : "stop")) VRThinker.pointerFocus.pass(focused);
@@ -141,7 +143,34 @@ VRThinker.Buttons = class {
 
 VRThinker.KEYS = {
   " ": "play", ",": "back", ".": "forth",
-  ArrowLeft: "earlier", ArrowRight: "later", Home: "start", End: "end",
+  ArrowLeft: "earlier", ArrowRight: "later", Home: "start", End: "end", "?": "keys",
+};
+
+VRThinker.showKeys = () => {
+  const told = {
+    Space: "Play or pause both videos", "← →": "The judge’s earlier or later frame",
+    ", .": "One frame back or on", "Home End": "Start or end",
+    "Ctrl Enter": "Compare, from the prompt", "+ − 0": "Zoom, in the closer look",
+  };
+  const rows = Object.entries(told).map(([keys, does]) => [
+    element("dt", "", keys.split(" ").map((key) => element("kbd", "", key))),
+    element("dd", "", does),
+  ]);
+  const node = element("dialog", { class: "vrt vrt-keys", "aria-label": "Keys" },
+    element("h2", "", "Keys"), element("dl", "", rows.flat()), button("vrt-pill", "Close", () => node.close()));
+  node.addEventListener("keydown", (event) => event.stopPropagation());
+  node.addEventListener("close", () => node.remove());
+  document.querySelector(".gradio-container .contain").append(node);
+  node.showModal();
+};
+
+/** Each pair of frames lies at the same share of both videos: told if one is much longer. */
+VRThinker.tellLengths = (node, videos) => {
+  const [first = NaN, second = NaN] = videos.map((video) => video?.duration);
+  node.hidden = !(Math.max(first, second) > 2 * Math.min(first, second));
+  const last = (time) => (time < 120 ? `${Math.round(time)} s` : `${Math.round(time / 60)} min`);
+  const share = "Each pair of frames is the same share of both, not the same second.";
+  say(node, node.hidden ? "" : `Video 1 lasts ${last(first)}, video 2 ${last(second)}. ${share}`);
 };
 
 /** Keys move the players unless they are meant for what has the focus. */
@@ -168,14 +197,19 @@ VRThinker.mountRail = (root, trigger) => {
   const players = new VRThinker.Players(videos, () => rail.draw(), stills.sides);
   const rail = new VRThinker.Rail(root, players, () => trigger("click", { act: "swap" }));
   VRThinker.rail = rail;
-  root.prepend(stills.sentence);
+  const lengths = element("p", { class: "vrt-lengths", role: "status", hidden: "" });
+  root.prepend(stills.sentence, lengths);
   document.addEventListener("vrt:trace", ({ detail }) => {
     rail.mark(detail);
     if (stills.update(detail)) players.seek(0);
   });
   document.addEventListener("vrt:light", ({ detail }) => rail.light(detail));
   document.addEventListener("vrt:tile", ({ detail }) => rail.show(detail));
-  document.addEventListener("loadedmetadata", () => rail.again(), true);
+  const onVideo = () => {
+    rail.again();
+    VRThinker.tellLengths(lengths, players.videos());
+  };
+  for (const name of ["loadedmetadata", "emptied"]) document.addEventListener(name, onVideo, true);
   document.addEventListener("seeked", () => rail.draw(), true);
   document.addEventListener("keydown", (event) => VRThinker.onKey(event, rail));
   // Gradio's play button would play at any key, Tab included.
@@ -234,12 +268,7 @@ VRThinker.mountFrames = (root, empty) => {
   new IntersectionObserver(draw).observe(root);
 };
 
-/** Who judged the run that is shown; who judges the next one stands on the chip beside Compare. */
-VRThinker.mountHead = (root, _props, _watch) => {
-  VRThinker.announcer = new VRThinker.Announcer();
-  const line = root.querySelector(".vrt-judge");
-  document.addEventListener("vrt:trace", () => say(line, VRThinker.trace.judge || ""));
-};
+VRThinker.mountHead = () => (VRThinker.announcer = new VRThinker.Announcer());
 
 VRThinker.mountButtons = (_root, props, watch, trigger) => {
   VRThinker.buttons = new VRThinker.Buttons(() => trigger("click"), () => trigger("submit"));
@@ -253,31 +282,40 @@ VRThinker.openVote = () => {
 };
 
 /** Below Compare: what the chosen judge can, or that it cannot judge the videos that are there. */
-VRThinker.mountScope = (root, props, watch, { about, told, choose, run }) => {
+VRThinker.mountScope = (root, props, watch, { about, told, choose, compare, go }, trigger) => {
   const limits = element("p", { id: "vrt-judge-limits" }); // the chip's description
   const line = element("p", { role: "status" });
-  const other = button("vrt-pill", choose, () => VRThinker.chooseJudge());
-  const anyway = button("vrt-pill", run, () => {
-    VRThinker.chooser.offered = true;
-    document.getElementById("go").click();
-  });
-  const notice = element("div", "vrt-cannot", line, element("p", "vrt-ways", other, anyway));
-  /** The first Compare asks for another judge, unless the visitor has seen the choice. */
+  const first = button("vrt-pill", "", () => VRThinker.chooser.send(VRThinker.chooser.first));
+  const notice = element("div", "vrt-cannot", line, element("p", "vrt-ways", first));
+  /** Compare asks for another judge if the chosen one cannot judge these videos. */
   VRThinker.askForJudge = () => {
-    const isWritten = document.querySelector("#prompt textarea").value.trim();
-    const isAsked = isWritten && props.value.outside && !VRThinker.chooser.offered;
-    if (isAsked) VRThinker.chooseJudge(true, told);
-    return isAsked;
+    const isAsked = VRThinker.outside && document.querySelector("#prompt textarea").value.trim();
+    if (isAsked) VRThinker.chooseJudge();
+    return Boolean(isAsked);
+  };
+  const offer = () => {
+    const { title } = VRThinker.chooser?.first ?? {};
+    first.hidden = !title;
+    say(first, compare.replace("{}", () => title));
   };
   root.classList.add("vrt", "vrt-scope");
   root.replaceChildren(limits, notice);
   const draw = () => {
     const { outside, demo } = props.value;
+    if (outside && !VRThinker.outside) VRThinker.chooser.look();
+    if (Boolean(VRThinker.outside) !== outside) setTimeout(() => trigger("select")); // the status
+    VRThinker.outside = outside && told;
     root.hidden = !demo;
-    fill(limits, outside || !demo ? [] : about, ([name, can]) => [element("b", "", name), ` ${can}`]);
+    const shown = outside || !demo ? [] : about;
+    fill(limits, shown, ([name, can]) => [element("b", "", name), ` ${can}`]);
     notice.hidden = !outside;
     say(line, outside ? told : "");
+    const texts = document.getElementById("go")?.childNodes ?? []; // none yet when this is mounted
+    const text = [...texts].find(({ nodeName, data }) => nodeName === "#text" && data.trim());
+    if (text) text.data = outside ? choose : go;
+    offer();
   };
+  document.addEventListener("vrt:judges", offer);
   watch("value", draw);
   draw();
 };

@@ -1,10 +1,4 @@
 /* Players of a saved run whose videos are not at hand: they show the frames that the judge saw. */
-VRThinker.LOST = [
-  "Video 1 of this run is not kept here: its player shows the frames that the judge saw.",
-  "Video 2 of this run is not kept here: its player shows the frames that the judge saw.",
-  "The videos of this run are not kept here: the players show the frames that the judge saw.",
-];
-
 /** What stands in an empty player, with the parts of a video element that `Players` uses. */
 VRThinker.Still = class {
   constructor(part, number) {
@@ -85,10 +79,11 @@ VRThinker.Stills = class {
 
   draw() {
     if (!this.sides.map((still) => still.stand()).includes(true)) return;
-    const [first, second] = this.sides.map(({ shown }) => shown);
-    const text = VRThinker.LOST[first && second ? 2 : Number(second)];
-    this.sentence.hidden = !(first || second);
-    say(this.sentence, this.sentence.hidden ? "" : text);
+    const [still, ...others] = this.sides.filter(({ shown }) => shown);
+    const one = `Video ${still?.number} of this run is not kept here: its player shows`;
+    const both = "The videos of this run are not kept here: the players show";
+    this.sentence.hidden = !still;
+    say(this.sentence, still ? `${others.length ? both : one} the frames that the judge saw.` : "");
     this.onChange();
   }
 };
@@ -103,7 +98,6 @@ VRThinker.Players = class {
   constructor(selectors, onChange, stills = []) {
     Object.assign(this, { selectors, onChange, stills, frameRates: [0, 0] });
     Object.assign(this, { playing: false, loop: true, speed: 1, place: 0 });
-    document.addEventListener("loadedmetadata", () => this.onChange(), true);
     const isOurs = (video) => this.videos().includes(video);
     // A player that is driven by its own buttons takes the rail with it, and pauses the other.
     const onMove = ({ target: video }) => {
@@ -257,6 +251,7 @@ VRThinker.CONTROLS = {
   speed: ["1×", "Speed"],
   loop: ["Loop", "Loop"],
   swap: ["⇄ Swap sides", "Swap sides"],
+  keys: ["?", "Keys", "?", "?"],
 };
 
 VRThinker.Rail = class {
@@ -333,6 +328,7 @@ VRThinker.Rail = class {
         if (players.playing) players.play();
       },
       swap: () => this.onSwap(),
+      keys: VRThinker.showKeys,
     };
     actions[action]();
     this.draw();
@@ -437,7 +433,7 @@ VRThinker.Rail = class {
     if (this.chosen && (playing || place !== VRThinker.place(this.chosen))) this.chosen = null;
     const numbers = this.numbers();
     const told = (video, side) => video && `Video ${side + 1} ${seconds(this.timeOf(video, side))}`;
-    const index = numbers && `index ${numbers} of ${this.grid.last}`;
+    const index = numbers && `#${numbers} (of 0–${this.grid.last})`;
     const where = [index, ...players.videos().map(told)].filter(Boolean).join(" · ");
     this.fill.style.width = `${place * 100}%`;
     time.ariaLive = playing ? "off" : "polite"; // else each frame would be told

@@ -31,7 +31,7 @@ const data = document.querySelector("script#data");
 if (data) {
   const { trace, messages, saved } = JSON.parse(data.textContent);
   document.querySelector(".vrt-prompt").append(passage(trace.prompt));
-  say(document.querySelector(".vrt-judge"), `${trace.judge} · ${saved}`);
+  say(document.querySelector(".vrt-judge"), saved);
   // What the judge cannot judge stands above its verdict.
   fill(document.querySelector(".vrt-header .vrt-notes"), trace.notes, items);
   trace.notes = [];

@@ -11,11 +11,8 @@ VRThinker.element = (tag, look = "", ...content) => {
 };
 
 /** An element with these properties and children; what is empty of `children` is left out. */
-VRThinker.make = (tag, properties, ...children) => {
-  const node = Object.assign(document.createElement(tag), properties);
-  node.append(...children.filter(Boolean));
-  return node;
-};
+VRThinker.make = (tag, properties, ...children) =>
+  Object.assign(VRThinker.element(tag, "", ...children), properties);
 
 /** A button that sends no form. */
 VRThinker.button = (look, content, onClick = null) => {
@@ -96,10 +93,10 @@ VRThinker.Trace = class {
     this.empty = empty ?? element("p"); // what stands here while there is no run
     const read = messages && ((turn) => messages(turn, this.order.swapped ? "swapped" : "given"));
     this.turns = new VRThinker.TurnList(this.tiles, "vrt-turns", "Turns of the judge", read);
-    onShow ??= () => this.update(this.data);
     this.order = new VRThinker.Order({ check, following, onShow });
     this.vote = new VRThinker.Vote(...vote);
-    const actions = element("div", "vrt-actions", this.order.button, this.vote.button);
+    this.other = button("vrt-pill", "", () => VRThinker.chooseJudge());
+    const actions = (this.actions = element("div", "vrt-actions", this.other, this.vote.button));
     root.classList.add("vrt");
     root.replaceChildren(this.verdict, this.ending.node, actions, this.order.node, this.vote.node);
     root.append(this.health, this.empty, this.order.notice, this.turns.node);
@@ -108,16 +105,21 @@ VRThinker.Trace = class {
 
   /** Draw `trace` as `RunView.page` gives it; what has not changed is left alone. */
   update(trace) {
-    const { verdict, ending = "", notes = [], health = [], run } = trace;
+    const { verdict, ending = "", choose, notes = [], health = [], run } = trace;
     const noted = [...notes, ...health];
     this.data = trace;
     this.order.update(trace);
     this.shown = this.order.shown(trace);
     const { turns = [], coming } = this.shown;
-    fill(this.verdict, verdict, VRThinker.verdict);
+    fill(this.verdict, verdict, (told) => VRThinker.verdict(told, trace.turns));
+    // Beside the words that it would change; moved only if it must be, for it may have the focus
+    const place = this.verdict.querySelector(".vrt-unchecked") ?? this.actions;
+    if (this.order.button.parentNode !== place) place.append(this.order.button, this.order.said);
     this.vote.update(trace);
     this.ending.update(ending);
     this.ending.node.hidden = !ending;
+    say(this.other, choose);
+    this.other.hidden = !choose || !VRThinker.chooseJudge; // a saved report has no other judge
     const [count, list] = this.health.children; // folded: they would push the turns down
     say(count, `${VRThinker.notes(noted)} on this run`);
     fill(list, noted, items);
@@ -130,11 +132,12 @@ VRThinker.Trace = class {
 };
 
 /** A verdict's nodes. Without chips, the headline says why there is none. */
-VRThinker.verdict = ({ headline, note, chips, caveats, outside }) => [
+VRThinker.verdict = ({ headline, says, note, chips, caveats, outside }, turns) => [
   element("h2", "vrt-headline", headline),
   ...(outside ? VRThinker.demoRun(outside) : []),
-  note && element("p", "vrt-unchecked", note),
-  chips.length && element("ul", "vrt-chips", chips.map(VRThinker.chip)),
+  (says || note) && element("p", "vrt-unchecked", [says, note].filter(Boolean).join(" · ")),
+  chips.length &&
+    element("ul", "vrt-chips", chips.map((chip, place) => VRThinker.chip(chip, place, turns))),
   caveats.map((text) => element("p", "vrt-caveat", text)),
 ];
 
@@ -142,7 +145,7 @@ VRThinker.verdict = ({ headline, note, chips, caveats, outside }) => [
 VRThinker.demoRun = ({ told, ways: [compare, vote], wrote: [title, texts] }) => {
   const text = ([heading, words]) => section("h3", heading, passage(words));
   const { chooseJudge, openVote } = VRThinker; // a saved report has neither
-  const other = button("vrt-pill", compare, () => chooseJudge(true));
+  const other = button("vrt-pill", compare, () => chooseJudge());
   const ways = [other, button("vrt-pill", vote, openVote)];
   return [
     element("p", "vrt-told", told),
@@ -151,9 +154,9 @@ VRThinker.demoRun = ({ told, ways: [compare, vote], wrote: [title, texts] }) => 
   ];
 };
 
-/** One dimension of a verdict: its label, the judge's sentence, and the frames that decided it. */
-VRThinker.chip = ({ name, label, value, help, reason, frames, source }, position) => {
-  const said = element("span", "vrt-said", element("b", "", label));
+/** One dimension: its label, the judge's sentence, and the pair of frames that decided it. */
+VRThinker.chip = ({ name, label, value, help, order, reason, frames }, position, turns) => {
+  const said = element("span", "vrt-label", element("b", "", label));
   // Two little screens side by side, filled where the better video is, both for a tie.
   const look = (side) => (value === side ? "better" : value === 0 ? "even" : "");
   const sides = [1, 2].map((side) => element("i", `vrt-side${side} ${look(side)}`, String(side)));
@@ -161,9 +164,22 @@ VRThinker.chip = ({ name, label, value, help, reason, frames, source }, position
   const node = button("", [element("span", "vrt-name", name), glyph, said]);
   return element("li", `vrt-chip vrt-says${value}`, node, [
     VRThinker.help(node, help, `vrt-help-${position}`),
-    reason && link(element("p", "vrt-reason"), reason),
-    frames.length && element("p", "vrt-deciding", `${source}: `, frames.map(frameLink)),
+    (order || reason) && element("div", "vrt-reason",
+      order && element("p", "vrt-both", order),
+      reason && link(element("p"), reason)),
+    frames.length && VRThinker.decidingPair(frames[0], turns),
   ]);
+};
+
+/** A pair of frames in small, which opens it as its number in the text does. */
+VRThinker.decidingPair = (label, turns) => {
+  const tile = turns.flatMap(({ tiles }) => tiles).find((each) => each.label === label);
+  const look = (side) => ({ alt: `Video ${side + 1}`, class: `vrt-side${side + 1}` });
+  const picture = (half, side) => half && element("img", { src: half.src, ...look(side) });
+  const node = frameLink(label);
+  node.classList.add("vrt-deciding-pair");
+  node.prepend(...(tile?.halves ?? []).map(picture).filter(Boolean));
+  return node;
 };
 
 /** What the button `node` means, beside it: for a hover, a tap or a keystroke. The pointer may pass

@@ -19,15 +19,14 @@ VRThinker.Order = class {
     this.swapped = false; // the turns of the second run are shown
     this.live = false; // the second run goes on
     this.line = element("p", { class: "vrt-order-line", role: "status" });
-    this.table = element("table", "vrt-both");
     this.caveats = element("ul", "vrt-caveats");
     const choose = (text, place) => button("", text, () => this.show(place === 1));
     this.buttons = ["As given", "Sides swapped"].map(choose);
     const turns = element("span", "", "Turns");
     this.choice = group("vrt-choice", "Turns shown", turns, this.buttons);
     this.said = element("p", { class: "vrt-check", role: "status" });
-    this.button = button("", name, onCheck);
-    const parts = [this.said, this.line, this.table, this.caveats, this.choice];
+    this.button = button({ title: help ?? "" }, name, onCheck);
+    const parts = [this.line, this.caveats, this.choice];
     this.node = element("section", { class: "vrt-order", "aria-label": "Both orders" }, parts);
     this.notice = element("p", "vrt-swapped-notice");
   }
@@ -40,24 +39,23 @@ VRThinker.Order = class {
 
   update(trace) {
     const { order, run, over, refusal, no_check: never } = trace;
-    const { live = false, line = "", rows = [], caveats, run: second } = order ?? {};
+    const { live = false, line = "", checked = false, caveats, run: second } = order ?? {};
     const hasTurns = Boolean(second?.turns.length);
     if (this.run !== run || !(live || hasTurns)) this.swapped = false;
     else if (live && !this.live) this.swapped = this.followed = this.following();
     else if (!live && this.live && this.followed && !VRThinker.closer?.isOpen) this.swapped = false;
     this.run = run;
     this.live = live;
-    const canAsk = this.help && run && over && VRThinker.hasVerdict(trace) && !rows.length;
+    const canAsk = this.help && run && over && VRThinker.hasVerdict(trace) && !checked;
     const held = document.activeElement === this.button;
-    this.said.hidden = this.button.hidden = !canAsk;
+    this.button.hidden = !canAsk;
     if (held && !canAsk) VRThinker.pointerFocus.pass(this.button);
     this.button.disabled = Boolean(never);
-    say(this.said, refusal || never || this.help || "");
+    say(this.said, (canAsk && (refusal || never)) || "");
     this.choice.hidden = !hasTurns;
     this.buttons.forEach((node, place) => (node.ariaPressed = this.swapped === (place === 1)));
-    this.line.hidden = !order;
+    this.line.hidden = !line;
     say(this.line, line);
-    fill(this.table, rows, () => this.tableRows(rows));
     fill(this.caveats, caveats, items);
     this.node.hidden = !canAsk && !order;
     this.notice.hidden = !this.swapped;
@@ -67,18 +65,6 @@ VRThinker.Order = class {
   /** The trace, with the turns of the second run where those were chosen. */
   shown(trace) {
     return this.swapped ? { ...trace, ...trace.order.run, shownOrder: "swapped" } : trace;
-  }
-
-  tableRows(rows) {
-    const heads = ["Dimension", "As given", "Sides swapped", "Order"];
-    const said = ({ label, value }) => element("td", `vrt-says${value}`, element("b", "", label));
-    const row = ({ name, first, second, effect }) => {
-      const look = `vrt-effect${effect === "stable" ? " stable" : ""}`;
-      const cells = [said(first), said(second), element("td", look, effect)];
-      return element("tr", "", element("th", { scope: "row" }, name), cells);
-    };
-    const head = element("tr", "", heads.map((text) => element("th", { scope: "col" }, text)));
-    return [head, rows.map(row)];
   }
 };
 
@@ -304,19 +290,22 @@ VRThinker.Ballot = class {
   }
 };
 
-/* The switch "Vote first". A cookie tells the server before it sends the first word of a judge. */
+/** Keep a choice for a year. In another site's frame, as on a Space, only such cookies stay. */
+VRThinker.remember = (name, value) => {
+  const framed = "SameSite=None; Secure; Partitioned";
+  const scope = location.protocol === "https:" ? framed : "SameSite=Lax";
+  document.cookie = `${name}=${encodeURIComponent(value)}; path=/; max-age=31536000; ${scope}`;
+};
+
+/* The switch "Blind". A cookie tells the server before it sends the first word of a judge. */
 VRThinker.mountVoteFirst = (root) => {
   const box = element("input", { type: "checkbox" });
   const help = element("span", "", "Hide each run’s verdict until I have voted.");
   box.checked = /(^|; )vote_first=on(;|$)/.test(document.cookie);
   root.classList.add("vrt", "vrt-vote-first");
-  root.replaceChildren(element("label", "", box, element("b", "", "Vote first"), help));
+  root.replaceChildren(element("label", "", box, element("b", "", "Blind"), help));
   box.addEventListener("change", () => {
-    // A page inside another site's frame, as on Hugging Face, keeps only cookies of this kind.
-    const framed = "SameSite=None; Secure; Partitioned";
-    const scope = location.protocol === "https:" ? framed : "SameSite=Lax";
-    const value = box.checked ? "on" : "off";
-    document.cookie = `vote_first=${value}; path=/; max-age=31536000; ${scope}`;
+    VRThinker.remember("vote_first", box.checked ? "on" : "off");
     document.dispatchEvent(new CustomEvent("vrt:votefirst", { detail: box.checked }));
   });
 };

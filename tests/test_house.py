@@ -36,20 +36,20 @@ REPLIES = (
 )
 
 REACHED = {
-    "core lines": 37_314,
-    "core tokens": 247_650,
-    "core files": 162,
-    "modules with one importer": 25,
+    "core lines": 37_231,
+    "core tokens": 245_667,
+    "core files": 157,
+    "modules with one importer": 26,
     "folders of the core": 11,
     "levels below the core": 1,
     "test lines": 35_840,
-    "js and css lines": 4_872,
+    "js and css lines": 4_902,
     "js and css files": 16,
     "README bytes": 14_493,
     "package READMEs, bytes": 24_976,
 }
 ROOM = 1.02
-WALKED = {"command line": 28, "page": 36}
+WALKED = {"command line": 24, "page": 33}
 """Files of the core of which a function runs in one comparison of two turns."""
 
 

@@ -15,7 +15,7 @@ from tests.test_storage import no_space
 from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.errors import BadInput
 from vrthinker_core.protocols import Concat, Paired, PromptProtocol
-from vrthinker_core.protocols.prompts import MAX_PROMPT
+from vrthinker_core.protocols.base import MAX_PROMPT
 from vrthinker_core.runner import compare, judge
 from vrthinker_core.traces import load
 from vrthinker_core.types import Dimension, FrameSelection, Settings, StopReason, VideoPair

@@ -11,13 +11,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from tests.support.drawn_pairs import drawn_pairs
 from tests.test_cli import Clips
 from tests.test_traces import changed
 from tests.ui.support import handmade_runs
 from tests.ui.support.handmade_runs import ANSWER, SHARES
-from vrthinker_core.backends import NANO, ScriptedBackend
-from vrthinker_core.backends.transformers_local import TransformersBackend
+from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.commands.terminal import ConsoleRenderer
 from vrthinker_core.errors import TraceError
 from vrthinker_core.protocols.parser import verdict_probabilities
@@ -25,7 +23,7 @@ from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import ResultFile, read_results, result_of
 from vrthinker_core.runner import judge
 from vrthinker_core.traces import from_json, load, to_json
-from vrthinker_core.types import Dimension, Settings, VideoPair
+from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.types.events import Event, Trace
 from vrthinker_core.types.messages import Completion
 from vrthinker_core.types.order import swap_turn
@@ -119,17 +117,3 @@ def test_labels_and_reasoning_of_a_trace_have_bounds() -> None:
 def test_a_percentage_is_never_rounded_to_never_or_always() -> None:
     shares = (0, 0.004, 0.006, 0.934, 0.994, 0.9999, 1)
     assert "; ".join(map(percent, shares)) == "<1 %; <1 %; 1 %; 93 %; 99 %; >99 %; >99 %"
-
-
-def test_nano_tells_how_likely_each_label_of_its_verdict_was(tmp_path: Path) -> None:
-    """The whole way, with a model: every label has a probability, the label written is the likeliest, and the file grows little."""
-    path = tmp_path / "run.json"
-    (pair,) = drawn_pairs(1, 5, tmp_path / "drawn", 112)
-    list(judge(pair, TransformersBackend.load(str(NANO)), Settings(max_turns=1), trace=path))
-    trace = load(path)
-    told = result_of(PAIR, trace).probabilities or {}
-    assert {dimension.value for dimension in told} == set(trace.finished.verdict.labels) != set()
-    for dimension, label in trace.finished.verdict:
-        assert max(told[Dimension(dimension)]) == told[dimension][label or 0]
-    turns = [replace(t, completion=replace(t.completion, label_tokens=())) for t in trace.turns]
-    assert len(to_json(trace)) < 1.05 * len(to_json(replace(trace, turns=tuple(turns))))

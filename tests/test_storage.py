@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import resource
@@ -14,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.file_limit import file_limit, open_file_limit
-from vrthinker_core.errors import BadInput, describe
+from vrthinker_core.errors import BadInput
 from vrthinker_core.storage import (
     BLOCK,
     LineFile,
@@ -149,11 +148,6 @@ def test_a_limit_that_cannot_be_raised_is_the_one_that_counts(
     monkeypatch.setattr(resource, "getrlimit", lambda _: (256, resource.RLIM_INFINITY))
     monkeypatch.setattr(resource, "setrlimit", refuse)
     assert allow_open_files() == 256
-
-
-def test_too_many_open_files_are_named_with_what_to_do() -> None:
-    told = describe(OSError(errno.ENFILE, "Too many open files"))
-    assert told.startswith("Too many files are open: judge fewer pairs")
 
 
 @pytest.mark.parametrize("rest", [b"", b"{", b"x" * (2 * BLOCK), b"x" * BLOCK])

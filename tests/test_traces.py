@@ -19,13 +19,11 @@ from hypothesis import given, strategies as st
 from tests.test_judge import ANSWER
 from tests.ui.support import handmade_runs
 from vrthinker_core.backends import ScriptedBackend
-from vrthinker_core.errors import TraceError
+from vrthinker_core.errors import TraceError, type_adapter
 from vrthinker_core.protocols import Paired
 from vrthinker_core.runner import judge
-from vrthinker_core.storage import type_adapter
-from vrthinker_core.traces import from_json, load, to_json
+from vrthinker_core.traces import from_json, jpeg_size, load, make_thumbnail, to_json
 from vrthinker_core.types import Frame, FrameRef, Side, Trace, VideoPair
-from vrthinker_core.video.thumbnails import jpeg_size, make_thumbnail
 
 
 @pytest.fixture(scope="module")

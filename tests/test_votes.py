@@ -31,11 +31,6 @@ def both_orders() -> Trace:
     return replace(RUN, swapped=second, vote=VOTE)
 
 
-@pytest.mark.parametrize("trace", [RUN, replace(RUN, vote=VOTE), both_orders()])
-def test_writing_then_reading_is_the_identity(trace: Trace) -> None:
-    assert from_json(to_json(trace)) == trace
-
-
 def test_the_last_vote_counts_and_its_place_among_the_events_does_not() -> None:
     trace = both_orders()
     events = list(trace.events())

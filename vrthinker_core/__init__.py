@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from vrthinker_core.types.messages import (
         Completion as Completion,
         Message as Message,
+        Retrying as Retrying,
         Sampling as Sampling,
     )
     from vrthinker_core.types.order import (
@@ -96,7 +97,7 @@ _PUBLIC = {
     "types": "Dimension Frame Preference Run Settings Side Verdict VideoPair Vote",
     "types.events": "Branch Event Finished FramesShown JudgeEvent Opening Started "
     "StopReason Swapped TextArrived Trace Turn TurnEnded Voted",
-    "types.messages": "Completion Message Sampling",
+    "types.messages": "Completion Message Retrying Sampling",
     "types.order": "OrderCheck OrderEffect check_order",
 }
 """The public names of each module."""

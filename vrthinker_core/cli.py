@@ -10,7 +10,6 @@ import logging
 import os
 import sys
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -40,17 +39,17 @@ from vrthinker_core.commands.train_command import teacher, train
 from vrthinker_core.drawn.notes import outside_words
 from vrthinker_core.errors import (
     BadInput,
-    DecoderDied,
     VideoError,
-    VideoUnavailable,
     VrThinkerError,
+    fault_names,
+    os_errors,
     out_of_files,
 )
 from vrthinker_core.protocols import make_protocol
+from vrthinker_core.protocols.base import check_prompt
 from vrthinker_core.protocols.parser import to_expected
-from vrthinker_core.protocols.prompts import check_prompt
 from vrthinker_core.runner import judge as run_judge, judge_branch
-from vrthinker_core.storage import atomic_path, os_errors
+from vrthinker_core.storage import atomic_path
 from vrthinker_core.traces import check_trace_option, load
 from vrthinker_core.training.teaching import RowKind
 from vrthinker_core.types import (
@@ -85,7 +84,7 @@ def check_inputs(prompt: str, *videos: Path) -> None:
 
 app = Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
-INPUT_FAULTS = [error.__name__ for error in (BadInput, VideoError, DecoderDied, VideoUnavailable)]
+INPUT_FAULTS = fault_names(BadInput)
 
 TraceOption = Annotated[
     Path | None, Option(help="File for the trace of the run: new, or an earlier trace to replace.")
@@ -334,20 +333,12 @@ def scenes(
     out: Annotated[Path, Option(help="Folder for the videos and pairs.csv.")],
     seed: Annotated[int, Option(help="Equal seeds give equal pairs.")] = 0,
     size: Annotated[int, Option(help="Pixels per side.")] = 448,
-    second: Annotated[
-        bool, Option("--second", help="The full world: two things, counts, places, more faults.")
-    ] = False,
-    photos: Annotated[
-        Path | None, Option(help="Folder of photographs for the full world. (default: clouds)")
-    ] = None,
 ) -> None:
     """Write drawn pairs as video files, with their true labels."""
     from vrthinker_core.drawn.video_files import write_pairs
-    from vrthinker_core.drawn.world import FULL, SIMPLE
 
     with progress("videos") as advance:
-        world = replace(FULL, photos=photos) if second or photos is not None else SIMPLE
-        table = write_pairs(pairs, seed, out, size, advance, world)
+        table = write_pairs(pairs, seed, out, size, advance)
     print(table)
 
 
@@ -360,7 +351,7 @@ def judges() -> None:
     servers = local_servers()
     rows = [("--judge", "real videos", "how", "needs", "here")]
     for each in offers(servers):
-        how = "trained" if each.trained else "told the rules"
+        how = "trained" if each.trained else "general model"
         real, here = "yes" if each.real_videos else "no", each.missing or each.slow or "yes"
         rows.append((each.judge, real, how, each.needs, here))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -33,10 +33,12 @@ from vrthinker_core.errors import (
     ContextFull,
     RequestRefused,
     VideoError,
+    data_errors,
     describe,
     is_retryable,
     judge_errors,
     judge_failure,
+    type_adapter,
 )
 from vrthinker_core.protocols import (
     PromptProtocol,
@@ -44,10 +46,9 @@ from vrthinker_core.protocols import (
     sanitize_prompt,
     with_defaults,
 )
+from vrthinker_core.protocols.base import MAX_PROMPT, check_prompt
 from vrthinker_core.protocols.factory import chosen_protocol
-from vrthinker_core.protocols.prompts import MAX_PROMPT, check_prompt
-from vrthinker_core.storage import data_errors, type_adapter
-from vrthinker_core.traces import TraceWriter
+from vrthinker_core.traces import TraceWriter, make_thumbnail
 from vrthinker_core.types import ClipInfo, Settings, Side, StopReason, Turn, Verdict, VideoPair
 from vrthinker_core.types.events import (
     Called,
@@ -66,11 +67,10 @@ from vrthinker_core.types.events import (
     turn_events,
 )
 from vrthinker_core.types.frames import Frame, FrameSource, Thumbnail
-from vrthinker_core.types.messages import MAX_PIECES, Cancelled, Completion
+from vrthinker_core.types.messages import MAX_PIECES, Cancelled, Completion, Retrying
 from vrthinker_core.types.settings import MAX_NUMBER
 from vrthinker_core.video import Clip, DecoderPool
 from vrthinker_core.video.clip import PairOpening, frame_source
-from vrthinker_core.video.thumbnails import make_thumbnail
 from vrthinker_core.words import encodable
 
 MAX_WRITTEN = 3 * 2**19
@@ -191,8 +191,10 @@ class Comparison:
             yield self._record(step)
 
     def add(self, item: StreamItem) -> JudgeEvent | None:
-        """Take the next item of the judge's stream; return its event, if it is text."""
+        """Take the next item of the judge's stream; return its event, if it has one."""
         assert self.reply is not None, "only between two steps"
+        if isinstance(item, Retrying):
+            return self._record(item)
         text, deliberation = self.reply.add(item), self.deliberation
         if not text or deliberation is None:
             return None
@@ -510,7 +512,7 @@ class ReplyCollector:
         self._pieces: list[str] = []
         self._completion: Completion | None = None
 
-    def add(self, item: StreamItem) -> str:
+    def add(self, item: str | Completion | Exception) -> str:
         """Take the next stream item; return its text, or ""."""
         try:
             item = item if isinstance(item, str | Exception) else _keepable(item)

@@ -10,8 +10,7 @@ from operator import itemgetter
 
 from vrthinker_core.drawn.notes import reads_as_drawn
 from vrthinker_core.errors import ContextFull
-from vrthinker_core.protocols.base import PromptProtocol
-from vrthinker_core.protocols.prompts import sanitize_prompt
+from vrthinker_core.protocols.base import PromptProtocol, sanitize_prompt
 from vrthinker_core.protocols.segments import before_action
 from vrthinker_core.types import FrameRef, ProblemKind, Reply, Settings, Side, Verdict
 from vrthinker_core.types.events import Called, StopReason

@@ -1,12 +1,24 @@
-"""The error classes. Each message is one sentence of cause and one of advice."""
+"""The error classes, and what turns foreign errors into them.
+
+Each message is one sentence of cause and one of advice.
+"""
+
+from __future__ import annotations
 
 import errno
+import functools
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from vrthinker_core.words import encodable, one_line
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+T = TypeVar("T")
 
 
 class VrThinkerError(Exception):
@@ -65,6 +77,11 @@ class ServerUnavailable(BackendRefused):
 
 class TraceError(VrThinkerError):
     """A trace that cannot be read back or written."""
+
+
+def fault_names(kind: type[VrThinkerError]) -> frozenset[str]:
+    """Return the names of a class and its subclasses, as `Finished.fault` holds them."""
+    return frozenset({kind.__name__}).union(*map(fault_names, kind.__subclasses__()))
 
 
 _LASTING = (
@@ -139,3 +156,43 @@ def describe(error: Exception | None) -> str:
         f"The comparison stopped unexpectedly ({type(error).__name__}). The turns so far are "
         "kept; compare again."
     )
+
+
+@contextmanager
+def os_errors(failed: str, hint: str = "") -> Iterator[None]:
+    """Turn an `OSError` of the block into `BadInput`: `failed`, the cause, then the `hint`."""
+    try:
+        yield
+    except OSError as error:
+        told = out_of_files(error) or f"{failed}: {error.strerror or error}.{hint}"
+        raise BadInput(told) from None
+
+
+@contextmanager
+def data_errors(failed: str, kind: type[VrThinkerError] = BadInput) -> Iterator[None]:
+    """Turn a validation error of the block into one sentence."""
+    from pydantic import ValidationError
+
+    try:
+        yield
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        said = first["msg"].removeprefix("Value error, ")
+        if first["type"] == "unexpected_keyword_argument":
+            said = "there is no such setting"
+        parts = failed, ".".join(map(str, first["loc"])), said[:1].lower() + said[1:]
+        raise kind(encodable(f"{': '.join(filter(None, parts))}.")) from None
+    except BadInput as error:  # From `Settings`, which pydantic lets through
+        raise kind(f"{failed}: {error}") from None
+
+
+def type_adapter(kind: type[T]) -> TypeAdapter[T]:
+    """Return pydantic's adapter of a type. The first call does the slow import."""
+    return _adapter(cast(Hashable, kind))  # mypy checks the hash of an instance, not of the type
+
+
+@functools.cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)

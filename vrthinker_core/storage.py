@@ -2,39 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from vrthinker_core.errors import BadInput, VrThinkerError, out_of_files
-from vrthinker_core.words import encodable
+from vrthinker_core.errors import BadInput
 
 if sys.platform != "win32":
     import fcntl
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
-
-T = TypeVar("T")
-
-
-def type_adapter(kind: type[T]) -> TypeAdapter[T]:
-    """Return pydantic's adapter of a type. The first call does the slow import."""
-    return _adapter(cast(Hashable, kind))  # mypy checks the hash of an instance, not of the type
-
-
-@functools.cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(kind)
-
 
 BLOCK = 2**16  # Bytes per read in the search for the end of the last whole line
 
@@ -97,34 +76,6 @@ class LineFile(AbstractContextManager["LineFile"]):
 def whole_lines(path: Path) -> list[bytes]:
     """Return the whole lines of a file, without line feeds. Raises `OSError`."""
     return path.read_bytes().split(b"\n")[:-1]
-
-
-@contextmanager
-def os_errors(failed: str, hint: str = "") -> Iterator[None]:
-    """Turn an `OSError` of the block into `BadInput`: `failed`, the cause, then the `hint`."""
-    try:
-        yield
-    except OSError as error:
-        told = out_of_files(error) or f"{failed}: {error.strerror or error}.{hint}"
-        raise BadInput(told) from None
-
-
-@contextmanager
-def data_errors(failed: str, kind: type[VrThinkerError] = BadInput) -> Iterator[None]:
-    """Turn a validation error of the block into one sentence."""
-    from pydantic import ValidationError
-
-    try:
-        yield
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        said = first["msg"].removeprefix("Value error, ")
-        if first["type"] == "unexpected_keyword_argument":
-            said = "there is no such setting"
-        parts = failed, ".".join(map(str, first["loc"])), said[:1].lower() + said[1:]
-        raise kind(encodable(f"{': '.join(filter(None, parts))}.")) from None
-    except BadInput as error:  # From `Settings`, which pydantic lets through
-        raise kind(f"{failed}: {error}") from None
 
 
 PREFIX, SUFFIX = ".vr-thinker.", ".part"  # Around names of unfinished files

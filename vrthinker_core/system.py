@@ -58,8 +58,10 @@ def free_memory() -> int:
 
 
 def memory_of(value: object) -> int:
-    """Return the bytes of memory that a value of our types takes."""
-    parts: Iterable[object] = value if isinstance(value, tuple) else ()
+    """Return the bytes of memory that a value of our types or of JSON takes."""
+    parts: Iterable[object] = value if isinstance(value, tuple | list) else ()
+    if isinstance(value, dict):
+        parts = value.values()
     if is_dataclass(value):
         parts = (getattr(value, field.name) for field in fields(value))
     return sys.getsizeof(value) + sum(map(memory_of, parts))

@@ -49,6 +49,7 @@ CONVERSATIONS = {
     "system first": [system("You judge.\n"), user("Which?")],
     "images, then text": [user(noise_frame(1), noise_frame(2, 28, 140), "Compare these.")],
     "text, then images": [user("\nAfter selecting frames:", noise_frame(1), noise_frame(1))],
+    "odd sizes": [user(noise_frame(1, 30, 97), noise_frame(2, 620, 350), noise_frame(3, 28, 28))],
     "texts side by side": [user("Two te", "xts are one.")],
     "two videos": [user(*(Video((noise_frame(1),) * n) for n in (2, 3)), "Compare.")],
     "several turns": [

@@ -168,15 +168,6 @@ def test_however_small_their_features_a_bounded_number_of_images_is_kept(stock: 
     hook.remove()
 
 
-def test_grid_is_that_of_the_image_processor(stock: StockModel) -> None:
-    vision = VisionEncoder(stock.model, stock.processor)
-    for width, height in ((28, 28), (84, 56), (448, 448), (30, 97), (620, 350)):
-        frame = noise_frame(1, width, height)
-        item = vision.vision_item("image", (frame,))
-        tokens = len(stock.prompt_ids([user(frame)])) - len(stock.prompt_ids([user()]))
-        assert item.num_tokens == tokens - 2
-
-
 # -- batches: each reply is the one its request has alone, whatever becomes of the others ------------------------------
 
 

@@ -19,7 +19,7 @@ from vrthinker_core.backends import NANO
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.drawn.world import TRAINING_SEEDS, draw_pair
 from vrthinker_core.protocols import make_protocol
-from vrthinker_core.protocols.prompts import prompt_text
+from vrthinker_core.protocols.base import prompt_text
 from vrthinker_core.training.pair_set import DrawnFrames
 from vrthinker_core.types import ProtocolName, Settings
 from vrthinker_core.types.messages import Sampling

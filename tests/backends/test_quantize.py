@@ -145,7 +145,11 @@ def test_an_adapter_judges_on_its_base(
         ({"peft_type": "IA3"}, "only LORA"),
         ({"base_model_name_or_path": "/nowhere/base-7b"}, "base model of tuned is not here"),
         ({"base_model_name_or_path": None}, "does not name its base"),
-        ({"target_modules": ["no_such_layer"]}, "does not belong"),
+        ({"rank_pattern": {r"(a+)+$": 4}}, "names layers by patterns"),
+        ({"rank_pattern": {"q_proj": 10**7}}, "ranks that no weight has"),
+        ({"rank_pattern": [1]}, "cannot be read"),
+        ({"r": 10**7}, "ranks that no weight has"),
+        ({"megatron_core": "os"}, "Megatron"),
     ],
 )
 def test_an_adapter_that_cannot_be_used_is_refused(

@@ -2,13 +2,25 @@
 
 The page's server under attack: how long honest visitors wait meanwhile, and how much memory and disk it takes.
 
-`python app.py` runs in a process of its own with a scripted judge. While an attack goes on, newcomers come one by one: each
-opens the page, uploads two videos and opens an example. Each of these is answered within 2 s, and the resident memory of the server
-and all its processes stays within 600 MB above what it was before.
+`python app.py --behind-proxy 1` runs in a process of its own with a scripted judge. While an attack goes on, newcomers come one by
+one, each from another address: they open the page, upload two videos, open an example and fetch a clip. Each of these is answered
+within 1 s, their run has a place in the queue within 5 s, and the resident memory of the server and all its processes stays within
+600 MB above what it was before.
 
-VISITORS. No attack: 25 honest visitors press Compare in the same moment, and none of them is lost.
+VISITORS. No attack: 25 honest visitors press Compare in the same moment, and none of them is lost; 20 of them share an address, and
+half of all keep no cookie.
 
-TRACES. 24 strangers open saved runs of 57 MB.
+TRACES. 24 strangers open saved runs of 57 MB, and ask 30 times for each.
+
+JOINS. One client lets 1,002 events wait within 7 s, each for a host that does not answer; COOKIES is the same with a new cookie each.
+
+READERS. Ten clients ask for the trace and the report of a run of 12 MB, and read nothing of them.
+
+FOLLOWERS. 227 pages of one client show one run that goes on.
+
+LOOPS. 30 loops of one address call `compare`; half of them with a new cookie each time.
+
+FETCHES. One client lets 40 files of 95 MB be fetched.
 
 BODIES. 24 requests of 60 MB are never finished, half of them to an endpoint and half in a field of an upload; then 8 send 45 MB of
 JSON each, and are refused.
@@ -25,14 +37,16 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tests.benchmarks.tools import benchmark_parser
-from tests.benchmarks.tools.http_client import FILE_META, HttpClient
+from tests.benchmarks.tools.http_client import FILE_META, OK, HttpClient
 from tests.benchmarks.tools.metrics import (
     PeakUsage,
     end_with,
@@ -42,13 +56,15 @@ from tests.benchmarks.tools.metrics import (
     scripted_server,
 )
 from tests.benchmarks.tools.numbered_clips import write_pair
-from tests.benchmarks.tools.page_client import PageClient, PageConfig
+from tests.benchmarks.tools.page_client import ObservedRun, PageClient, PageConfig
+from tests.support.loopback_server import LoopbackServer, QuietHandler, serving
 from tests.ui.conftest import Server
 from tests.ui.support.saved_examples import ANSWER, SCRIPT, write_example
 from vrthinker_core.system import cpu_count
 from vrthinker_core.traces import load, to_json
+from vrthinker_core.ui import words
 
-WAIT_S, MEMORY_MB, DISK_MB, DROPPED_S = 2.0, 600.0, 600.0, 30.0
+WAIT_S, PLACE_S, MEMORY_MB, DISK_MB, DROPPED_S = 1.0, 5.0, 600.0, 600.0, 30.0
 """The promised limits."""
 
 TIMEOUT_S = 30.0
@@ -58,6 +74,7 @@ EXAMPLE = "a-block"
 ENDLESS = ("<Think>" + "on and on and on " * 20_000,)
 MB = bytes(10**6)
 
+T = TypeVar("T")
 Figures = dict[str, Any]
 Promises = dict[str, bool]
 
@@ -76,10 +93,19 @@ class Size:
     large_mb: int = 45
     calls: int = 26
     files: int = 15
+    asked: int = 30
+    joins: int = 1002
+    readers: int = 10
+    readers_mb: int = 12
+    followers: int = 227
+    loops: int = 30
+    fetches: int = 40
+    fetched_mb: int = 95
     hold_s: float = 10.0
 
 
-QUICK = Size(4, 2, 2, 5, 2, 20, 1, 20, 26, 2, 2.0)
+QUICK = Size(4, 2, 2, 5, 2, 20, 1, 20, 26, 2, 2, 60, 2, 2, 20, 4, 4, 5, 2.0)
+HOG = "203.0.113.1"  # The address of whoever attacks
 
 
 @dataclass
@@ -89,27 +115,47 @@ class Target:
     server: Server
     config: PageConfig
     clips: tuple[Path, Path]
+    host: str
+    """Gives files: `/clip` the first clip, `/large` many bytes, `/silent` nothing."""
     waits: dict[str, list[float]] = field(default_factory=dict)
     refused: int = 0
+    came: int = 0
+
+    def client(self, address: str = HOG) -> HttpClient:
+        """A client without a cookie."""
+        return HttpClient(self.server.url, address)
 
     async def newcomer(self) -> None:
-        """Open the page, upload two videos, and open an example."""
-        client = PageClient(self.config)
+        """Open the page, upload two videos, open an example, fetch a clip, and compare."""
+        self.came += 1
+        client = PageClient(self.config, self.client(f"198.51.100.{self.came % 250 + 1}"))
         try:
             await self._timed("page", client.open())
-            for player, clip in zip(("first", "second"), self.clips, strict=True):
-                await self._timed("upload", client.upload(player, clip))
+            pair = zip(("first", "second"), self.clips, strict=True)
+            files = [await self._timed("upload", client.upload(*each)) for each in pair]
             example = client.trigger("examples", "click", event_data={"example": EXAMPLE})
             await self._timed("example", example)
-        except (OSError, ValueError, EOFError):
+            fetched = client.trigger("address-1", "then", **{"address-1": f"{self.host}/clip"})
+            await self._timed("fetch", fetched)
+            run = ObservedRun()
+            comparing = asyncio.create_task(client.compare(files, "Honest.", run))
+            await self._timed("place", self._has_place(run, comparing))
+            self.refused += run.busy
+            comparing.cancel()
+        except (OSError, ValueError, EOFError, TimeoutError):
             self.refused += 1
         finally:
             await client.close()
 
-    async def _timed(self, what: str, work: Awaitable[Any]) -> None:
+    async def _has_place(self, run: ObservedRun, comparing: asyncio.Task[ObservedRun]) -> None:
+        """Wait until the page names the run's place, or shows the run."""
+        while not (run.trace or comparing.done() or run.status not in ("", words.WAITING)):
+            await asyncio.sleep(0.02)
+
+    async def _timed(self, what: str, work: Awaitable[T]) -> T:
         started = time.perf_counter()
         try:
-            await asyncio.wait_for(work, TIMEOUT_S)
+            return await asyncio.wait_for(work, TIMEOUT_S)
         finally:
             self.waits.setdefault(what, []).append(time.perf_counter() - started)
 
@@ -146,16 +192,20 @@ def run(name: str, folder: Path, size: Size) -> tuple[Figures, Promises]:
     attack, replies, pause = ATTACKS[name]
     write_example(folder / "examples" / EXAMPLE)
     clips = write_pair(folder, 0)
-    with scripted_server(folder, replies, pause, "--examples", str(folder / "examples")) as server:
-        figures, promises = asyncio.run(_under_attack(server, clips, attack, size))
+    options = "--examples", str(folder / "examples"), "--behind-proxy", "1", "--local-addresses"
+    with (
+        scripted_server(folder, replies, pause, *options) as server,
+        serving(LoopbackServer(files_of(clips[0], size.fetched_mb))) as host,
+    ):
+        figures, promises = asyncio.run(_under_attack(server, clips, host.address, attack, size))
     print(f"{name:9} {figures}")
     return figures, {f"{name}: {promise}": kept for promise, kept in promises.items()}
 
 
 async def _under_attack(
-    server: Server, clips: tuple[Path, Path], attack: Attack, size: Size
+    server: Server, clips: tuple[Path, Path], host: str, attack: Attack, size: Size
 ) -> tuple[Figures, Promises]:
-    target = Target(server, await PageConfig.open(server.url), clips)
+    target = Target(server, await PageConfig.open(server.url), clips, host)
     await target.newcomer()
     target.waits.clear()
     idle, peak = resident_mb(server), PeakUsage(server)
@@ -170,13 +220,20 @@ async def _under_attack(
     own_figures, own_promises = await attacking
     sampling.cancel()
     longest = {what: round(max(waits), 2) for what, waits in target.waits.items()}
+    place = longest.pop("place", 0.0)
     grown = round(peak.megabytes - idle, 1)
     figures = {"newcomers": count, "refused": target.refused}
-    figures |= {"longest_s": max(longest.values()), "longest": longest, "grown_mb": grown}
+    figures |= {
+        "longest_s": max(longest.values()),
+        "longest": longest,
+        "place_s": place,
+        "grown_mb": grown,
+    }
     at_end = round(resident_mb(server) - idle, 1)
     return {**figures, "at_end_mb": at_end, **own_figures}, {
         "no newcomer is refused": target.refused == 0,
         f"each newcomer is answered within {WAIT_S:g} s": figures["longest_s"] <= WAIT_S,
+        f"each newcomer's run has a place within {PLACE_S:g} s": place <= PLACE_S,
         f"at most {MEMORY_MB:g} MB above idle": grown <= MEMORY_MB,
         **own_promises,
     }
@@ -187,10 +244,14 @@ async def _under_attack(
 
 async def visitors(target: Target, size: Size) -> tuple[Figures, Promises]:
     """Honest visitors, who wait for one judge."""
-    clients = [PageClient(target.config) for _ in range(size.visitors)]
+    addresses = ["192.0.2.1"] * (size.visitors * 4 // 5) + ["192.0.2.2"] * size.visitors
+    https = [target.client(address) for address in addresses[: size.visitors]]
+    clients = [PageClient(target.config, http) for http in https]
     files = await clients[0].open_with_clips(target.clips)
     for client in clients[1:]:
         await client.open()
+    for http in https[::2]:
+        http.cookie = ""
     named = enumerate(clients)
     runs = await gather_all(client.compare(files, f"Visitor {n}.") for n, client in named)
     await asyncio.gather(*(client.close() for client in clients))
@@ -208,14 +269,139 @@ async def traces(target: Target, size: Size) -> tuple[Figures, Promises]:
     turns = (replace(trace.turns[0], completion=completion), *trace.turns[1:])
     path.write_bytes(to_json(replace(trace, turns=turns)))
     opened = 0
-    for number in range(size.traces):
-        stranger = HttpClient(target.server.url, f"203.0.113.{number + 1}")
+    for _ in range(size.traces):
+        stranger = target.client()
+        visitor = PageClient(target.config, stranger)
         with suppress(OSError, ValueError, EOFError):
             file = {"path": await stranger.upload(path), "orig_name": "large.json"}
-            visitor = PageClient(target.config)
             await visitor.trigger("open", "upload", open=file | {"meta": FILE_META})
             opened += 1
+            await asyncio.gather(*(visitor.join("buttons", "submit") for _ in range(size.asked)))
     return {"traces": size.traces, "answered": opened}, {}
+
+
+async def joins(
+    target: Target, size: Size, *, new_cookies: bool = False
+) -> tuple[Figures, Promises]:
+    """One client whose events wait for a host that does not answer."""
+    statuses = Counter[int]()
+    for _ in range(size.joins):
+        http = target.client()
+        if new_cookies:
+            await http.get("")
+        page, address = PageClient(target.config, http), {"address-1": f"{target.host}/silent"}
+        with suppress(OSError, ValueError, EOFError):
+            statuses[await page.join("address-1", "then", **address)] += 1
+    await asyncio.sleep(size.hold_s)
+    return {"joins": size.joins, "statuses": dict(statuses)}, {}
+
+
+async def readers(target: Target, size: Size) -> tuple[Figures, Promises]:
+    """Clients who ask for files of a large run, and read nothing."""
+    folder = target.server.folder.parent
+    trace = load(folder / "examples" / EXAMPLE / "trace.json")
+    text = "word " * (size.readers_mb * 10**6 // 5 // len(trace.turns))
+    completions = [replace(turn.completion, text=text, pieces=(len(text),)) for turn in trace.turns]
+    both = zip(trace.turns, completions, strict=True)
+    turns = tuple(replace(turn, completion=each) for turn, each in both)
+    path = folder / "large.json"
+    path.write_bytes(to_json(replace(trace, turns=turns)))
+    http = target.client()
+    page = PageClient(target.config, http)
+    await http.get("")
+    file = {"path": await http.upload(path), "orig_name": "large.json", "meta": FILE_META}
+    event = target.config.event("open", "upload")
+    outputs = await page.trigger("open", "upload", open=file)
+    name = target.config.output(event, outputs, "trace")["run"]
+    host, port = target.server.url.removeprefix("http://").rstrip("/").split(":")
+    writers = []
+    for number in range(size.readers):
+        kind = ("trace.json", "report.html")[number % 2]
+        reader, writer = await asyncio.open_connection(host, int(port), limit=1024)
+        writer.write(f"GET /runs/{name}/{kind} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode())
+        writers.append((reader, writer))
+    await asyncio.sleep(size.hold_s + 3 * DROPPED_S / 2 * (size.hold_s > QUICK.hold_s))
+    for _, writer in writers:
+        writer.close()
+    return {"readers": size.readers}, {}
+
+
+async def followers(target: Target, size: Size) -> tuple[Figures, Promises]:
+    """Very many pages of one client that show one run."""
+    http = target.client()
+    first = PageClient(target.config, http)
+    files = await first.open_with_clips(target.clips)
+    run = ObservedRun()
+    going = asyncio.create_task(first.compare(files, "Seen by many.", run))
+    while "kept" not in run.trace:
+        await asyncio.sleep(0.1)
+    pages = [PageClient(target.config, http) for _ in range(size.followers)]
+    for page in pages:
+        with suppress(OSError, ValueError, EOFError):
+            await page.trigger("examples", "click", event_data={"run": run.trace["kept"]})
+            await page.join("buttons", "submit")
+    await asyncio.sleep(size.hold_s)
+    going.cancel()
+    await first.close()
+    return {"followers": size.followers}, {}
+
+
+async def loops(target: Target, size: Size) -> tuple[Figures, Promises]:
+    """Loops of one address that let one run after another wait."""
+    uploader, until = target.client(), time.monotonic() + 3 * size.hold_s
+    files = [{"path": await uploader.upload(clip), "meta": FILE_META} for clip in target.clips]
+    taken = Counter[bool]()
+
+    async def loop(number: int) -> None:
+        while time.monotonic() < until:
+            http = target.client()
+            if number % 2:
+                await http.get("")
+            with suppress(OSError, ValueError, EOFError):
+                call = {"data": [*files, "Again."]}
+                status, answer = await http.post("gradio_api/call/compare", call)
+                taken[status == OK] += 1
+                if status == OK:
+                    await http.get(f"gradio_api/call/compare/{answer['event_id']}")
+            await asyncio.sleep(0.1)
+
+    await asyncio.gather(*(loop(number) for number in range(size.loops)))
+    return {"loops": size.loops, "taken": taken[True], "refused_calls": taken[False]}, {}
+
+
+async def fetches(target: Target, size: Size) -> tuple[Figures, Promises]:
+    """One client who lets as much be fetched as it can."""
+    http = target.client()
+    await http.get("")
+    page, most = PageClient(target.config, http), 0.0
+    for number in range(size.fetches):
+        address = {"address-1": f"{target.host}/large?{number}"}
+        with suppress(OSError, ValueError, EOFError):
+            await page.trigger("address-1", "then", **address)
+        most = max(most, _disk_mb(target.server.folder))
+    return {"fetches": size.fetches, "disk_mb": most}, {
+        f"one client holds at most {DISK_MB:g} MB": most <= DISK_MB
+    }
+
+
+def files_of(clip: Path, large_mb: int) -> type[QuietHandler]:
+    """A host of files."""
+
+    class Files(QuietHandler):
+        def do_GET(self) -> None:
+            if self.path.startswith("/silent"):
+                time.sleep(60)
+                return
+            large = self.path.startswith("/large")
+            body = MB * large_mb if large else clip.read_bytes()
+            self.send_response(OK)
+            self.send_header("Content-Type", "video/mp4")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            with suppress(OSError):
+                self.wfile.write(body)
+
+    return Files
 
 
 async def bodies(target: Target, size: Size) -> tuple[Figures, Promises]:
@@ -285,7 +471,7 @@ async def _unfinished_calls(http: HttpClient) -> int:
 
 async def disk(target: Target, size: Size) -> tuple[Figures, Promises]:
     """One client who uploads as much as it can."""
-    client = HttpClient(target.server.url, "203.0.113.1")
+    client = target.client()
     path, most, taken = target.server.folder.parent / "large.mp4", 0.0, 0
     for number in range(size.files):
         path.write_bytes(number.to_bytes(8, "big") + MB * 100)
@@ -309,6 +495,12 @@ def _disk_mb(folder: Path) -> float:
 ATTACKS: dict[str, tuple[Attack, Sequence[str], float]] = {
     "visitors": (visitors, SCRIPT, 0.02),
     "traces": (traces, (ANSWER,), 0.0),
+    "joins": (joins, (ANSWER,), 0.0),
+    "cookies": (partial(joins, new_cookies=True), (ANSWER,), 0.0),
+    "readers": (readers, (ANSWER,), 0.0),
+    "followers": (followers, ENDLESS, 0.01),
+    "loops": (loops, SCRIPT, 0.02),
+    "fetches": (fetches, (ANSWER,), 0.0),
     "bodies": (bodies, (ANSWER,), 0.0),
     "calls": (calls, ENDLESS, 0.01),
     "disk": (disk, (ANSWER,), 0.0),

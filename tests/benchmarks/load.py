@@ -305,10 +305,13 @@ async def _two_at_a_time(config: PageConfig, uploads: Sequence[Any], count: int)
 
 
 async def _left_behind(server: Server, files: set[Path], processes: set[int]) -> Figures:
-    """Files and processes beyond those given: as soon as there are none, or those that remain after `CLEANUP_S`."""
-    end = time.perf_counter() + CLEANUP_S
+    """Files and processes beyond those given: as soon as there are none, or those that remain after `CLEANUP_S`.
+
+    The runs of visitors are kept for a day, and do not count.
+    """
+    end, kept = time.perf_counter() + CLEANUP_S, server.folder / "runs"
     while True:
-        more = list_files(server.folder) - files
+        more = {path for path in list_files(server.folder) - files if kept not in path.parents}
         others = [process for process in process_tree(server) if process.pid not in processes]
         if (not more and not others) or time.perf_counter() > end:
             which = sorted(map(str, more))[:9]

@@ -16,18 +16,14 @@ from typing import Any
 import pytest
 
 from tests.evaluation.support.scripted_runs import answer, made_pairs, made_result, write_table
-from tests.support.small_clips import write_clip
 from tests.support.waiting import until
 from tests.test_cli import call
 from vrthinker_core import BadInput, ScriptedBackend, evaluate as evaluate_in_python
 from vrthinker_core.commands.terminal import ProgressCounts, pair_progress
-from vrthinker_core.drawn.video_files import write_pairs
 from vrthinker_core.evaluation.summary import Summary
 from vrthinker_core.results import result as stored
 from vrthinker_core.results.result import RESULTS, final_results, read_run
-from vrthinker_core.traces import load
 from vrthinker_core.types import StopReason
-from vrthinker_core.types.wording import OUTSIDE_SCOPE
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -47,27 +43,6 @@ class Evaluate:
 @pytest.fixture
 def evaluate(tmp_path: Path) -> Evaluate:
     return Evaluate(tmp_path)
-
-
-def test_what_nano_cannot_judge_has_failed(evaluate: Evaluate, tmp_path: Path) -> None:
-    """Real clips beside drawn ones have no label, and are never judged again."""
-    table = write_pairs(1, 1, tmp_path / "drawn", 112)
-    for name, hue in (("real_a.mp4", 0), ("real_b.mp4", 80)):
-        write_clip(table.parent / name, 16, 112, 112, hue=hue)
-    real = "real_a.mp4,real_b.mp4,A red cube moves left.,0,0,0,0\n"
-    table.write_text(table.read_text("utf-8") + real, "utf-8")
-    status, printed, told = evaluate("csv", table, judge="nano")
-    assert status == 0, told
-    assert f"Row 2: {OUTSIDE_SCOPE} " in told
-    assert printed.startswith("1 pair with a verdict, 0 without, 1 failed, 0 left out. ")
-    judged, outside = final_results(evaluate.out / RESULTS)
-    trace = load(evaluate.out / judged.trace)
-    assert (judged.judge, judged.verdict) == (trace.started.judge, trace.finished.verdict)
-    assert (judged.turns, judged.judged, outside.judged) == (len(trace.turns), True, False)
-    assert min(judged.prompt_tokens, judged.new_tokens, judged.frames) > 0
-    before = (evaluate.out / RESULTS).read_bytes()
-    assert evaluate("csv", table, "--resume", judge="nano")[0] == 0
-    assert (evaluate.out / RESULTS).read_bytes() == before
 
 
 def test_each_row_has_its_end_and_a_second_call_resumes(evaluate: Evaluate, tmp_path: Path) -> None:

@@ -101,30 +101,20 @@ def test_a_run_goes_on_and_that_of_another_is_refused(two_folders: Path, tmp_pat
     assert (out / RESULTS).read_bytes() == before
 
 
-@pytest.mark.parametrize(
-    ("how", "layout", "clip", "more"),
-    [("missing", "CSV", "clip3", "--swap"), ("broken", "folder", "clip0", "--missing leave-out")],
-)
 def test_a_generator_gains_nothing_by_a_video_that_cannot_be_read(
-    how: str, layout: str, clip: str, more: str,
-    two_folders: Path, tmp_path: Path, ties: Options,
-) -> None:  # fmt: skip
-    videos = two_folders if layout == "folder" else as_table(two_folders)
-    file = two_folders / "elder" / f"{clip}.mp4"
-    file.unlink()
-    if how == "broken":
-        file.write_bytes(b"no video at all")
-    status, printed, errors = rank(videos, *ties, *more.split())
+    two_folders: Path, tmp_path: Path, ties: Options
+) -> None:
+    (two_folders / "elder" / "clip0.mp4").write_bytes(b"no video at all")
+    status, printed, errors = rank(two_folders, *ties, "--missing", "leave-out")
     found = as_written(tmp_path / "out")
     rows = {row["generator"]: row for row in found["dimensions"]["OA"]["strengths"]}
-    lost = "leave-out" not in more
     assert status == 0
-    assert (rows["amber"]["all_pairs"]["wins"], found["pairs"]) == (int(lost), 1)
+    assert (rows["amber"]["all_pairs"]["wins"], found["pairs"]) == (0, 1)
     assert rows["elder"]["without_video"] == 1
-    told = "1 (elder)" if lost else "1 (no video of elder)"
+    told = "1 (no video of elder)"
     assert told in (tmp_path / "out" / "ranking.html").read_text("utf-8")
     assert told in " ".join(printed.split())
-    assert any(clip in line or "elder" in line or "Row" in line for line in errors)
+    assert any("clip0" in line for line in errors)
 
 
 def test_a_run_of_version_0_2_goes_on(two_folders: Path, tmp_path: Path, ties: Options) -> None:

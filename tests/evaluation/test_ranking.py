@@ -117,6 +117,16 @@ def test_where_all_prompts_say_the_same_an_interval_is_as_wide_as_few_prompts_ma
     assert few[0][2][0] < 0 < many[0][2][0], "3 of 3 may be chance, 8 of 8 hardly"
 
 
+@pytest.mark.parametrize(("prompts", "apart"), [(3, False), (8, True)])
+def test_intervals_that_overlap_give_no_place(prompts: int, apart: bool) -> None:
+    """And a ranking in which all do says so first."""
+    table = table_of("ab", prompts)
+    ranking = ranked(table, [judged(each, winner(each, {("a", "b")})) for each in all_pairs(table)])
+    overall = ranking.dimensions[OA]
+    assert all(overall.stands_apart(row) == apart for row in overall.strengths)
+    assert ranking.summary(0)[0].startswith("Too few pairs") != apart
+
+
 def test_equals_share_their_place() -> None:
     assert [place for place, _, _ in of_two(3, Preference.TIE)] == [1, 1]
     (_, strength, (low, high)), _ = of_two(3, Preference.TIE)

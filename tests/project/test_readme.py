@@ -187,8 +187,8 @@ def test_the_public_names_are_these() -> None:
         "Backend", "BadInput", "Branch", "BranchPlan", "Changes", "CheckpointError", "ComparedVideos",
         "Completion", "Conversation", "Dimension", "Event",
         "Finished", "Frame", "FramesShown", "JudgeError", "JudgeEvent", "Message", "Opening", "OrderCheck", "OrderEffect", "Preference",
-        "Reward", "Run", "Sampling", "ScriptedBackend", "Settings", "Side", "Started", "StopReason", "Swapped", "TextArrived", "Trace",
-        "TraceError", "Turn", "TurnEnded", "Verdict", "VideoError", "VideoPair", "Vote", "Voted", "VrThinkerError",
+        "Retrying", "Reward", "Run", "Sampling", "ScriptedBackend", "Settings", "Side", "Started", "StopReason", "Swapped", "TextArrived",
+        "Trace", "TraceError", "Turn", "TurnEnded", "Verdict", "VideoError", "VideoPair", "Vote", "Voted", "VrThinkerError",
         "areward", "areward_many", "check_order", "compare", "evaluate", "export", "judge", "judge_branch", "judge_many", "load_trace",
         "open_backend", "plan_branch", "reward", "reward_many",
     ]  # fmt: skip

@@ -19,14 +19,17 @@ CASES = [json.loads(line) for line in REPLIES.read_text("utf-8").splitlines()]
 T = TypeVar("T")
 
 
-def in_seconds(most: float, run: Callable[[], T]) -> T:
-    """What run() gives; the quickest of ten must take at most so much of the processor, for neighbours cost time too."""
+def in_a_second(run: Callable[[], T]) -> T:
+    """What run() gives; once in ten times it takes at most as long as 60 million steps of a loop, a second of a usual processor."""
     for _ in range(10):
         start = time.process_time()
+        for _ in range(1_000_000):
+            pass
+        looped = time.process_time()
         result = run()
-        if time.process_time() - start <= most:
+        if time.process_time() - looped <= 60 * (looped - start):
             return result
-    raise AssertionError(f"Ten times slower than {most:g} s.")
+    raise AssertionError("Ten times slower than a second of a usual processor.")
 
 
 def reply_of(case: dict[str, Any]) -> str:
@@ -54,7 +57,7 @@ def test_reply(case: dict[str, Any]) -> None:
     protocol = make_protocol(Settings(), case["protocol"])
     text = reply_of(case)
     read = to_expected(
-        in_seconds(1, lambda: protocol.parse(text, cut=case["finish_reason"] == "length"))
+        in_a_second(lambda: protocol.parse(text, cut=case["finish_reason"] == "length"))
     )
     assert any(
         agrees(read, accepted) for accepted in (case["expected"], *case.get("also_accept", ()))
@@ -119,12 +122,12 @@ UNUSABLE = {
         for name, text in texts.items()
     ],
 )
-def test_a_megabyte_is_read_in_half_a_second(kind: str, text: str) -> None:
-    reply = in_seconds(0.5, partial(Paired().parse, text))
+def test_a_megabyte_is_read_in_a_second(kind: str, text: str) -> None:
+    reply = in_a_second(partial(Paired().parse, text))
     assert reply.kind == kind
     assert reply.problems or kind != "invalid"
 
 
 @pytest.mark.parametrize("unit", OPENINGS)
 def test_tags_before_a_cut_are_read_as_fast(unit: str) -> None:
-    assert in_seconds(0.5, partial(Concat().parse, unit * TIMES, cut=True)).kind == "invalid"
+    assert in_a_second(partial(Concat().parse, unit * TIMES, cut=True)).kind == "invalid"

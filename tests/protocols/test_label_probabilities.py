@@ -13,9 +13,7 @@ from tests.protocols.test_conformance import CASES, reply_of
 from vrthinker_core.protocols import Paired, make_protocol
 from vrthinker_core.protocols.parser import MAX_CHARACTERS, label_probabilities
 from vrthinker_core.protocols.segments import (
-    INVISIBLE,
     mentioned_digits,
-    original_offsets,
     strip_invisible,
     to_narrow,
 )
@@ -114,11 +112,3 @@ def test_no_reply_raises_and_what_is_not_known_is_left_out(
     assert set(label_probabilities(completion, verdict)) <= set(places(text, verdict, cut))
     assert label_probabilities(replace(completion, label_tokens=()), verdict) == {}
     assert label_probabilities(completion, None) == {}
-
-
-@given(st.text("ab\u200b\u00ad\x00", max_size=30))
-def test_every_visible_character_is_found_again(text: str) -> None:
-    visible = strip_invisible(text)
-    offsets = original_offsets(text, range(len(visible)))
-    assert [text[offset] for offset in offsets] == list(visible)
-    assert offsets == [n for n, character in enumerate(text) if not INVISIBLE.match(character)]

@@ -9,7 +9,7 @@ from hypothesis import example, given, strategies as st
 
 from vrthinker_core.errors import BadInput
 from vrthinker_core.protocols import sanitize_prompt
-from vrthinker_core.protocols.prompts import check_prompt
+from vrthinker_core.protocols.base import check_prompt
 from vrthinker_core.protocols.segments import PROTOCOL, strip_invisible, to_narrow
 
 DANGEROUS = st.sampled_from([

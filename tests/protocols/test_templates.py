@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.blank_frames import frames
 from vrthinker_core.protocols import Concat, Paired, PromptProtocol
-from vrthinker_core.protocols.prompts import prompt_text
+from vrthinker_core.protocols.base import prompt_text
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 PROMPTS = {

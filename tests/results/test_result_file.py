@@ -33,20 +33,6 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     assert list(read_results(path)) == results
 
 
-@pytest.mark.parametrize("size", [1, 40, 200_000])
-def test_half_a_line_is_left_out_and_cut_off_before_the_next_one(tmp_path: Path, size: int) -> None:
-    path = tmp_path / "results.jsonl"
-    write(path, RESULTS[:2])
-    with path.open("ab") as file:
-        file.write((to_line(RESULTS[2])[:-1] * (size // 100 + 1))[:size])
-    assert list(read_results(path)) == RESULTS[:2]
-    write(path, RESULTS[2:3])
-    assert list(read_results(path)) == RESULTS[:3]
-    path.write_bytes(b'{"pair": ')
-    write(path, RESULTS[:1])
-    assert path.read_bytes() == to_line(RESULTS[0])
-
-
 def test_of_several_lines_the_last_one_counts(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     again = replace(RESULTS[1], turns=7)

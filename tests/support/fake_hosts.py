@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from typing import Any
+
+import pytest
 
 from tests.support.faulty_server import (
     ANSWER,
@@ -17,6 +20,7 @@ from tests.support.faulty_server import (
     serving,
     usage,
 )
+from vrthinker_core.backends.registry import JUDGES, Host
 
 LOOK = (
     "<Snapshot>Both show a block.</Snapshot><Think>I want to see more.</Think>\n"
@@ -179,6 +183,15 @@ def refuses_pictures(owner: str) -> AbstractContextManager[FaultyServer]:
     return serving(answer, cards=({"id": "vlm", "owned_by": owner},))
 
 
+def put_at(patch: pytest.MonkeyPatch, kind: str, url: str) -> Host:
+    """Let a host be at this address; return it."""
+    entry = JUDGES[kind]
+    assert entry.host
+    host = replace(entry.host, url=url)
+    patch.setitem(JUDGES, kind, replace(entry, host=host))
+    return host
+
+
 # -- hosts --------------------------------------------------------------------------------------------------------------
 
 
@@ -199,6 +212,13 @@ def _unknown(*names: str) -> Refusal:
 
 
 ENGINE_FIELDS = _unknown("skip_special_tokens", "chat_template_kwargs", "continue_final_message")
+
+
+def locked_server() -> AbstractContextManager[FaultyServer]:
+    """A server of one's own that wants a key."""
+    wrong = refuses(401, "Invalid API key.")
+    card = {"id": "vlm", "owned_by": "somebody"}
+    return serving(_wants_key(replies(), wrong), cards=_wants_key(gives({"data": [card]}), wrong))
 
 
 def openai_host() -> AbstractContextManager[FaultyServer]:
@@ -250,7 +270,8 @@ def openrouter_host(cost: float | None = None) -> AbstractContextManager[FaultyS
     )
     more = {} if cost is None else {"cost": cost}
     wrong = refuses(401, "User not found.")
-    return serving(_wants_key(replies(order, more=more), wrong), cards=cards)
+    routes = {"/v1/key": _wants_key(gives({"data": {"label": "sk-or"}}), wrong)}
+    return serving(_wants_key(replies(order, more=more), wrong), cards=cards, routes=routes)
 
 
 def hf_host() -> AbstractContextManager[FaultyServer]:

@@ -216,7 +216,7 @@ def test_pairs_that_people_could_not_judge_are_left_out() -> None:
     pairs.close()
 
 
-@pytest.mark.parametrize("kind", ["", "csv:", "traces:", "drawn2:1:"])
+@pytest.mark.parametrize("kind", ["", "csv:", "traces:"])
 def test_a_place_is_known_by_its_path(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -227,7 +227,7 @@ def test_a_place_is_known_by_its_path(
     assert absolute_data(f"{kind}link", f"{kind}here") == f"{kind}here"
     for before in ("drawn:1", f"{kind}there"):
         assert absolute_data(f"{kind}here", before) == f"{kind}{tmp_path / 'here'}"
-    for drawn in ("drawn:1", "drawn2:1", ""):
+    for drawn in ("drawn:1", ""):
         assert (absolute_data(drawn), path_of(drawn)) == (drawn, None)
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.benchmarks.nano import UNSEEN
@@ -51,7 +51,7 @@ def order(seed: int, size: int, start: int, count: int) -> list[int]:
 
 
 def test_pairs_take_the_protocols_in_turn_and_are_judged_in_them() -> None:
-    pairs = open_pairs("drawn2:5", frame_plans(Settings(), ("paired", "concat")))
+    pairs = open_pairs("drawn:5", frame_plans(Settings(), ("paired", "concat")))
     judge = ScriptedBackend(["<Answer>TA=0</Answer>"], protocol="paired")
     played = list(play([pairs.pair(number) for number in range(4)], judge, Settings(max_turns=1)))
     assert [rollout.run.started.dialect for rollout in played] == ["paired", "concat"] * 2
@@ -94,7 +94,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def running(pids: set[int]) -> set[int]:
-    return {pid for pid in pids if os.path.exists(f"/proc/{pid}")}  # noqa: PTH110
+    return set(filter(psutil.pid_exists, pids))
 
 
 def test_a_rollout_over_files_is_sent_what_the_product_sends(table: Path) -> None:

@@ -22,7 +22,7 @@ from vrthinker_core.backends.base import Conversation
 from vrthinker_core.drawn.world import DrawnPair
 from vrthinker_core.errors import BadInput
 from vrthinker_core.results.open_dataset import read_dataset
-from vrthinker_core.traces import load
+from vrthinker_core.traces import jpeg_size, load
 from vrthinker_core.training.filters import Outcome, Reason
 from vrthinker_core.training.outcome_file import OUTCOMES, read_outcomes
 from vrthinker_core.training.pair_set import DrawnPairSet, VideoPairSet, kept_rollouts
@@ -32,7 +32,6 @@ from vrthinker_core.training.teacher import TeacherJob, run_teacher, scripted_te
 from vrthinker_core.training.teaching import NotForTraining
 from vrthinker_core.training.token_rows import token_rows
 from vrthinker_core.types import Preference, ProtocolName, Settings, Verdict
-from vrthinker_core.video.thumbnails import jpeg_size
 
 __all__ = ["nano"]
 PAIRS = DrawnPairSet(3)

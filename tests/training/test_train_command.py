@@ -84,7 +84,7 @@ def test_all_stages_from_one_command(tmp_path: Path) -> None:
     [
         ("grpo --model nano --data nowhere.csv", "There is no file or folder"),
         ("all --model nano --data traces:nowhere", "nowhere: name the training data as"),
-        ("all --data drawn2:1:nowhere", "nowhere holds no picture"),
+        ("all --data drawn2:1", "name the pairs as drawn:SEED"),
         ("all --data drawn:1 --teacher scripted:nowhere.jsonl", "nowhere.jsonl"),
         ("grpo --data drawn:1", "--model is missing"),
         ("base", "'base' is not one of"),
@@ -110,7 +110,7 @@ def test_every_stage_takes_trl(stage: str, tmp_path: Path, monkeypatch: pytest.M
 
 def test_drawn_pairs_have_the_teacher_that_knows_them_and_code_teaches_beforehand() -> None:
     assert chosen_teacher("cold-start", "drawn:1", None) == "scripted"
-    assert chosen_teacher("cold-start", "drawn2:1", "server:other") == "server:other"
+    assert chosen_teacher("cold-start", "drawn:1", "server:other") == "server:other"
     assert chosen_teacher("cold-start", "pairs.csv", None) is None
     with pytest.raises(BadInput, match="`teacher --judge python:os:abort` first"):
         taught_data("cold-start", "drawn:1", "python:os:abort")
@@ -126,7 +126,7 @@ def test_the_scripted_teacher_speaks_all_protocols_of_the_model_in_turn() -> Non
         ("seed=1", ["paired", "concat"]),
         ("settings.protocol=concat", ["concat"] * 2),
     ):
-        teacher = taught_data("all", "drawn2:1", "scripted", change).teacher
+        teacher = taught_data("all", "drawn:1", "scripted", change).teacher
         judge = teacher.open()
         assert [protocol for number in range(2) for protocol in judge(number).protocols] == spoken
         assert [teacher.pairs.protocol(number) for number in range(2)] == spoken

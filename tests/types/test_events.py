@@ -14,9 +14,15 @@ from rich.console import Console
 from tests.ui.support import handmade_runs
 from vrthinker_core.commands.terminal import ConsoleRenderer
 from vrthinker_core.types import Dimension, Preference, Run, Settings, StopReason, Verdict, Vote
-from vrthinker_core.types.comparison import MAX_DECIDING, MAX_NOTE
-from vrthinker_core.types.events import Event, Finished, FramesShown, Pace, Started, TextArrived
-from vrthinker_core.types.messages import Completion
+from vrthinker_core.types.events import (
+    Event,
+    Finished,
+    FramesShown,
+    Pace,
+    Started,
+    TextArrived,
+)
+from vrthinker_core.types.messages import MAX_DECIDING, MAX_NOTE, Completion
 from vrthinker_core.types.wording import totals, turn_figures
 from vrthinker_core.words import frame_time, reading
 
@@ -83,12 +89,12 @@ def test_the_seconds_left_are_those_of_the_turns_that_ended(
 
 def test_the_totals_are_those_of_all_turns() -> None:
     turns = handmade_runs.three_turns().turns
-    assert totals(turns) == "28 frames · 936 tokens read, 25 written"
+    assert totals(turns) == "14 pairs · 936 tokens read, 25 written"
     half_kept = [
         replace(turn, completion=replace(turn.completion, reused_tokens=300)) for turn in turns
     ]
-    assert totals(half_kept) == "28 frames · 36 tokens read, 25 written"
-    assert totals(replace(turn, completion=Completion("x")) for turn in turns) == "28 frames", (
+    assert totals(half_kept) == "14 pairs · 36 tokens read, 25 written"
+    assert totals(replace(turn, completion=Completion("x")) for turn in turns) == "14 pairs", (
         "what is not known is left out"
     )
     assert totals(()) == ""

@@ -4,37 +4,49 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from starlette.datastructures import Headers
+from starlette.requests import HTTPConnection
 
-from tests.support.fake_hosts import KEY, ollama, openai_host
+from tests.support.fake_hosts import (
+    KEY,
+    gemini_host,
+    hf_host,
+    locked_server,
+    ollama,
+    openai_host,
+    openrouter_host,
+    put_at,
+)
 from tests.support.faulty_server import FaultyServer
 from tests.support.waiting import until
-from tests.ui.support.inside import Inside, inside
+from tests.ui.support.inside import VISITORS, Inside, inside
 from tests.ui.support.saved_examples import ANSWER
 from vrthinker_core.backends import ScriptedBackend
-from vrthinker_core.backends.hosted import HOSTS
+from vrthinker_core.backends.registry import JUDGES, JudgeGroup
 from vrthinker_core.errors import BackendRefused
 from vrthinker_core.ui import words
-from vrthinker_core.ui.chooser import GROUPS, JudgeChooser, JudgeGroup
+from vrthinker_core.ui.chooser import GROUPS, JudgeChooser
 from vrthinker_core.ui.judges import OWN, JudgeLoader
 
 HERE = {"host": "127.0.0.1:7860", "origin": "http://127.0.0.1:7860"}
 
 
-class Visitor:
+class Person:
     """A page, opened with these headers, and what is pressed in its dialog."""
 
     def __init__(self, here: Inside, judges: JudgeLoader, *groups: JudgeGroup, **told: str) -> None:
         self.chooser = JudgeChooser(here.parts, judges, here.sessions, groups or GROUPS)
-        client = SimpleNamespace(host=told.pop("client", "127.0.0.1"))
-        name, headers = told.pop("name", "page"), {**HERE, **told}
-        self.request: Any = SimpleNamespace(session_hash=name, client=client, headers=headers)
+        client, name = (told.pop("client", "127.0.0.1"), 1), told.pop("name", "page")
+        headers = Headers({**HERE, **told})
+        asked = HTTPConnection({"type": "http", "client": client, "headers": headers.raw})
+        state = SimpleNamespace(visitor=VISITORS.of(asked))
+        self.request: Any = SimpleNamespace(session_hash=name, headers=headers, state=state)
         self.here, self.parts = here, here.parts
 
     @property
@@ -47,15 +59,20 @@ class Visitor:
         updates = self.chooser.act(event, self.request)
         return {**updates[self.parts.chooser], "judge": updates.get(self.parts.judge)}
 
-    def groups(self) -> dict[str, list[Any]]:
-        """The rows of each group, by its id."""
+    def dialog(self) -> Any:
+        """What the dialog shows when it is opened."""
         told = self.chooser.open(SimpleNamespace(), self.request)  # type: ignore[arg-type]
-        names = words.JUDGE_GROUPS.items()
-        titles = {"This server": "local"} | {name: each for each, name in names}
-        return {titles[each["title"]]: each["rows"] for each in told[self.parts.chooser]["groups"]}
+        return told[self.parts.chooser]
 
-    def row(self, group: str, title: str) -> Any:
-        return next(row for row in self.groups()[group] if row["title"] == title)
+    def row(self, title: str) -> Any:
+        told = self.dialog()
+        rows = [*told["ready"], *told["gpu"], *told["demo"]]
+        return next(row for row in rows if row["title"] == title)
+
+
+def said(told: Any) -> str:
+    """What a row answers."""
+    return str(told["answer"]["said"])
 
 
 @pytest.fixture
@@ -76,26 +93,30 @@ def here(tmp_path: Path, judges: JudgeLoader) -> Iterator[Inside]:
 def host(monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyServer]:
     """OpenAI's place is taken."""
     with openai_host() as server:
-        monkeypatch.setitem(HOSTS, "openai", replace(HOSTS["openai"], url=server.url))
+        put_at(monkeypatch, "openai", server.url)
         yield server
+
+
+def let_run(monkeypatch: pytest.MonkeyPatch, server: FaultyServer) -> None:
+    """This server alone runs on this machine."""
+    ports, module = (int(server.server_address[1]),), "vrthinker_core.backends.discover."
+    monkeypatch.setattr(module + "PORTS", ports)
+    monkeypatch.setattr(module + "local_servers.__defaults__", (ports, 5.0, None))
+    monkeypatch.setattr(module + "find_local.__defaults__", ("", ports, 5.0))
 
 
 @pytest.fixture
 def servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyServer]:
-    """One server runs on this machine."""
     with ollama() as server:
-        ports, place = (int(server.server_address[1]),), "vrthinker_core.backends.discover."
-        monkeypatch.setattr(place + "PORTS", ports)
-        monkeypatch.setattr(place + "local_servers.__defaults__", (ports, 5.0))
-        monkeypatch.setattr(place + "find_local.__defaults__", ("", ports, 5.0))
+        let_run(monkeypatch, server)
         yield server
 
 
 def test_the_dialog_opens_no_python_object(here: Inside, judges: JudgeLoader) -> None:
-    visitor = Visitor(here, judges)
-    for act in ("choose", "open", "download", "pause", "key", "forget"):
+    visitor = Person(here, judges)
+    for act in ("choose", "open", "download", "pause", "list", "key", "forget"):
         told = visitor.press(act, "python:os:abort", model="python:os:abort", key=KEY)
-        assert (told["judge"], bool(told["said"]), judges.names) == (None, True, ("by hand",))
+        assert (told["judge"], bool(said(told)), judges.names) == (None, True, ("by hand",))
 
 
 FAR = [{"client": "10.0.0.9"}, {"host": "judge.example"}, {"x-forwarded-for": "10.0.0.9"}]
@@ -103,62 +124,67 @@ FAR = [{"client": "10.0.0.9"}, {"host": "judge.example"}, {"x-forwarded-for": "1
 
 @pytest.mark.usefixtures("servers")
 def test_this_machines_judges_are_offered_on_it_alone(here: Inside, judges: JudgeLoader) -> None:
-    near = Visitor(here, judges)
-    found = near.groups()
-    assert [*found] == ["demo", "local", "servers", "hosted"]
-    assert [row["title"] for row in found["servers"]] == ["qwen2.5vl:7b"]
-    assert found["local"][0]["title"] == "by hand"
-    assert any(row["id"].startswith("hf:") for row in found["local"])
-    asked = found["servers"][0]["id"]
-    hosted = [each.name for each in HOSTS.values()]
+    near = Person(here, judges)
+    found = near.dialog()
+    assert [row["title"] for row in found["ready"]] == ["by hand", "qwen2.5vl:7b"]
+    assert all(row["id"].startswith("hf:") for row in found["gpu"])
+    assert [row["id"] for row in found["demo"]] == ["nano"]
+    asked, hosted = (
+        found["ready"][1]["id"],
+        [each.host.name for each in JUDGES.values() if each.host],
+    )
     for headers in FAR:
-        far = Visitor(here, judges, **headers)
-        titles = [[row["title"] for row in rows] for rows in far.groups().values()]
-        assert titles == [["by hand"], hosted]
+        far = Person(here, judges, **headers)
+        told = far.dialog()
+        assert [row["title"] for row in told["ready"]] == ["by hand"]
+        assert (told["gpu"], told["demo"]) == ([], [])
+        assert [name for _, name in told["hosts"]["list"]] == hosted
         for act in ("open", "download", "pause"):
             for name in (asked, "hf:qunwang13/vrthinker", "server:http://10.0.0.1/v1"):
-                assert far.press(act, name)["said"] == words.NO_SUCH_JUDGE
-    assert [*Visitor(here, judges, "demo").groups()] == ["demo", "local"]
-    assert near.press("open", "server:http://10.0.0.1/v1#m")["said"] == words.NO_SUCH_JUDGE
+                assert said(far.press(act, name)) == words.NO_SUCH_JUDGE
+    alone = Person(here, judges, "demo").dialog()
+    assert (len(alone["ready"]), alone["gpu"], alone["hosts"]) == (1, [], None)
+    assert said(near.press("open", "server:http://10.0.0.1/v1#m")) == words.NO_SUCH_JUDGE
     assert judges.names == ("by hand",)
 
 
 @pytest.mark.usefixtures("servers")
 def test_a_server_here_becomes_a_judge_for_everybody(here: Inside, judges: JudgeLoader) -> None:
-    visitor = Visitor(here, judges)
+    visitor = Person(here, judges)
     told = visitor.press("open", "local:qwen2.5vl:7b")
-    assert (told["judge"], told["done"]) == ("qwen2.5vl:7b", 1)
+    assert (told["judge"], told["done"]) == ("qwen2.5vl:7b", "qwen2.5vl:7b")
     until(lambda: judges.is_loaded("qwen2.5vl:7b"))
-    row = visitor.row("servers", "qwen2.5vl:7b")
+    row = visitor.row("qwen2.5vl:7b")
     assert (row["act"], row["chosen"]) == ("choose", True)
-    facts = words.REAL[True], words.TRAINED[False], "time unknown", words.FREE, words.SEEN_HERE
-    assert row["facts"] == facts
+    assert row["facts"] == (words.GENERAL, words.FREE, words.HERE_TOO.format("Ollama"))
     assert judges.device("qwen2.5vl:7b", 1)[0] != judges.device("by hand", 1)[0]
     assert visitor.press("open", "local:qwen2.5vl:7b")["judge"] == "qwen2.5vl:7b"
     assert judges.names == ("by hand", "qwen2.5vl:7b")
 
 
 def test_a_key_ends_with_its_page(here: Inside, judges: JudgeLoader, host: FaultyServer) -> None:
-    anna, bert = (Visitor(here, judges, name=name) for name in ("anna", "bert"))
-    told = anna.press("key", "openai", model="gpt-5.2", key=f" {KEY} ")
+    anna, bert = (Person(here, judges, name=name) for name in ("anna", "bert"))
+    form = anna.press("list", "openai", key=f" {KEY} ")["hosts"]
+    assert (form["kind"], form["held"], form["chosen"]) == ("openai", True, False)
+    assert [model for model, *_ in form["models"]] == ["gpt-5-mini", "gpt-4.1", "gpt-5.2"]
+    told = anna.press("key", "openai", model="gpt-5.2", key="")
     name = told["judge"]
     assert name.startswith(f"gpt-5.2{OWN}")
-    assert (told["title"], told["said"]) == ("gpt-5.2", "")
-    assert KEY not in repr((told, anna.session, anna.groups()))
-    judges.seconds["gpt-5.2"] = 12.3
-    row = anna.row("hosted", "OpenAI")
-    assert row["facts"][2] == "about 12 s a pair here"
-    assert (row["chosen"], row["model"]) == (True, "gpt-5.2")
-    assert row["facts"][-1] == words.SEEN_BY.format("OpenAI")
+    assert (told["title"], said(told)) == ("gpt-5.2", "")
+    assert KEY not in repr((told, anna.session, anna.dialog()))
+    form = anna.dialog()["hosts"]
+    assert (form["chosen"], form["model"]) == (True, "gpt-5.2")
+    assert [row["chosen"] for row in anna.dialog()["ready"]] == [False, True]
+    assert len(bert.dialog()["ready"]) == 1
     assert judges.get(name).name == "gpt-5.2"
-    assert judges.device(name, 1)[0] == name, "it waits in no other judge's line"
+    assert judges.device(name, 1)[0] not in (*judges.names, "local")
     assert name not in judges.names
-    assert bert.row("hosted", "OpenAI")["model"] == ""
+    assert bert.dialog()["hosts"]["held"] is False
     for pressed in (bert.press("choose", name), bert.press("forget", "openai")):
-        assert (pressed["judge"], bool(pressed["said"])) == (None, True)
+        assert (pressed["judge"], bool(said(pressed))) == (None, True)
     other, none = (anna.press("key", "openai", model=m, key="") for m in ("gpt-4.1", "gpt-9"))
     assert other["title"] == "gpt-4.1", "with the key that is there"
-    assert none["said"].startswith("The server has no")
+    assert said(none).startswith("The server has no")
     assert set(host.keys) == {f"Bearer {KEY}"}
     told = anna.press("forget", "openai")
     assert (told["judge"], told["title"]) == ("by hand", "by hand")
@@ -175,7 +201,8 @@ REFUSED: list[tuple[dict[str, str], str, dict[str, str]]] = [
     ({"key": ""}, words.NO_KEY, {}),
     ({"key": KEY, "model": " "}, words.NO_MODEL, {}),
     ({"key": KEY, "model": "m" * 201}, words.NO_MODEL, {}),
-    ({"key": "sk-wrong-0123456789"}, "does not accept the key in the field Key", {}),
+    ({"key": "k" * 1001}, words.NO_KEY, {}),
+    ({"key": "sk-wrong-0123456789"}, "does not accept this key", {}),
     ({"key": KEY}, words.NO_KEY_HERE, {"origin": "http://judge.example"}),
     ({"key": KEY}, words.NO_KEY_HERE, {"origin": ""}),
 ]
@@ -183,11 +210,58 @@ REFUSED: list[tuple[dict[str, str], str, dict[str, str]]] = [
 
 @pytest.mark.usefixtures("host")
 def test_a_key_that_is_refused_is_not_kept(here: Inside, judges: JudgeLoader) -> None:
-    for typed, said, headers in REFUSED:
-        visitor = Visitor(here, judges, **headers)
+    for typed, refusal, headers in REFUSED:
+        visitor = Person(here, judges, **headers)
         told = visitor.press("key", "openai", **{"model": "gpt-5.2", **typed})
-        assert said in told["said"]
-        assert typed["key"] not in told["said"] or not typed["key"]
+        assert refusal in said(told)
+        assert typed["key"] not in said(told) or not typed["key"]
         assert visitor.session.own == {}
         elsewhere = visitor.press("key", "http://evil.example", **{"model": "m", **typed})
         assert elsewhere["judge"] is None
+
+
+HOSTS: dict[str, tuple[Any, list[str], bool]] = {
+    "openai": (openai_host, ["gpt-5-mini", "gpt-4.1", "gpt-5.2"], False),
+    "gemini": (gemini_host, ["models/gemini-3-flash"], False),
+    "openrouter": (openrouter_host, ["qwen/qwen3-vl-8b-instruct", "openrouter/auto"], True),
+    "hf-inference": (hf_host, ["Qwen/Qwen3-VL-8B-Instruct"], True),
+}
+"""For each host its fake, the models that see pictures, and whether everybody may list them."""
+
+
+@pytest.mark.parametrize("kind", HOSTS)
+def test_models_are_listed_and_a_key_is_tried_before_a_run(
+    kind: str, here: Inside, judges: JudgeLoader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake, models, is_public = HOSTS[kind]
+    visitor = Person(here, judges)
+    with fake() as server:
+        put_at(monkeypatch, kind, server.url)
+        told = visitor.press("list", kind)
+        assert [name for name, *_ in told["hosts"]["models"]] == (models if is_public else [])
+        assert (said(told), told["hosts"]["held"]) == ("", False)
+        if kind != "hf-inference":  # which tells a wrong key from a right one only when it judges
+            told = visitor.press("list", kind, key="sk-wrong-0123456789")
+            assert "does not accept this key" in said(told)
+            assert visitor.session.own == {}
+        told = visitor.press("list", kind, key=KEY)
+    form = told["hosts"]
+    assert ([name for name, *_ in form["models"]], form["model"]) == (models, models[0])
+    assert ("$" in form["models"][0][1]) == (kind == "openrouter")
+
+
+def test_a_server_here_that_wants_a_key_is_told_one_in_the_form(
+    here: Inside, judges: JudgeLoader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    visitor, far = Person(here, judges), Person(here, judges, **FAR[0])
+    with locked_server() as server:
+        let_run(monkeypatch, server)
+        url = visitor.dialog()["hosts"]["list"][0][0]
+        assert visitor.press("list", url)["hosts"]["listed"] is False, "not before it has a key"
+        assert url == server.url.removesuffix("/")
+        assert url not in dict(far.dialog()["hosts"]["list"])
+        assert said(far.press("key", url, model="vlm", key=KEY)) == words.NO_SUCH_JUDGE
+        assert said(visitor.press("list", url, key="sk-wrong")) == words.WRONG_KEY
+        form = visitor.press("list", url, key=KEY)["hosts"]
+        assert ([name for name, *_ in form["models"]], form["held"]) == (["vlm"], True)
+        assert visitor.press("key", url, model="vlm", key="")["judge"].startswith(f"vlm{OWN}")

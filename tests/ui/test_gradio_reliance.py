@@ -29,6 +29,7 @@ from vrthinker_core.ui.queue import (
     upload_place,
 )
 from vrthinker_core.ui.security import BLOCKED_PATHS, HEARTBEAT_PATH
+from vrthinker_core.ui.visitors import Visitor
 
 Patch = pytest.MonkeyPatch
 VALUES = ("a word", [], "more words")
@@ -131,7 +132,7 @@ def test_an_address_is_fetched_for_programs_alone(tmp_path: Path, monkeypatch: P
     monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path))
     asked, sent = list[str](), ("", [picture("http://film.example/a.png")], "")
 
-    async def fetch(url: str) -> Path:
+    async def fetch(url: str, _: Visitor) -> Path:
         asked.append(url)
         (tmp_path / "fetched.png").write_bytes(b"")
         return tmp_path / "fetched.png"

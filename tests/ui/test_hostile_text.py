@@ -116,7 +116,7 @@ def test_prompt_and_replies(server: Server, open_watched: Open, clips: Clips) ->
     prompt.fill(LARGE)
     with within(20):
         page.locator("#go").click()
-        steps.wait_for(page, "200,000 characters; at most 10,000 are read.")
+        page.locator("#prompt .vrt-fault", has_text="200,000 characters; at most").wait_for()
     check_page_works(page)
 
 
@@ -155,7 +155,7 @@ def test_links_addresses_and_file_names(server: Server, open_watched: Open, clip
     choose(page, "first", f"{LARGE}.mp4", clips[0].read_bytes())
     page.get_by_text("Headers exceeded maximum allowed size").first.wait_for()
     choose(page, "first", FILE_NAMES[0], b"No video at all. " * 9)
-    steps.wait_for(page, "is a text file, not a video")
+    page.locator(".vrt-fault", has_text="is a text file, not a video").wait_for()
     choose(page, "second", FILE_NAMES[1], clips[1].read_bytes())
     steps.wait_until_playable(page, "second")
     check_page_works(page)
@@ -220,7 +220,7 @@ def missing(page: Page, selector: str, expected: Sequence[str]) -> list[str]:
 
 def test_strange_trace(server: Server, open_watched: Open, open_file: Open, tmp_path: Path) -> None:
     trace, path = hostile_trace(f"{MARKUP}{CONTROL}{INVISIBLE}\0"), tmp_path / "hostile.json"
-    headed = [judge_line(trace.started.judge), *trace.started.notes]
+    headed, says = trace.started.notes, judge_line(trace.started.judge, (), "")
     page = open_watched(server.url)
     half = to_json(trace).replace(b"<img src=x", b"<img src=x\\ud800", 1)
     (tmp_path / "<img src=x onerror=alert(1)>.json").write_bytes(half)
@@ -228,7 +228,7 @@ def test_strange_trace(server: Server, open_watched: Open, open_file: Open, tmp_
     steps.wait_for(page, "not a VR-Thinker trace")
     steps.replay(page, path, trace)
     assert page.locator("#prompt textarea").input_value() == trace.started.prompt
-    assert missing(page, "#trace", [*headed, *shown_texts(trace)]) == []
+    assert missing(page, "#trace", [says, *headed, *shown_texts(trace)]) == []
     told = [text for turn in steps.turns(page).all() for text in exact_texts(turn)]
     assert sum(MARKUP.splitlines()[0] in text for text in told) == 1 + 3 * len(trace.turns)
     steps.tab(page, "All frames")
@@ -236,7 +236,7 @@ def test_strange_trace(server: Server, open_watched: Open, open_file: Open, tmp_
     assert missing(page, "#frames", [frame.number for frame in trace.turns[0].frames]) == []
     assert from_json(steps.saved(page, tmp_path / "trace.json").read_bytes()) == trace
     report = open_file(steps.saved(page, tmp_path / "report.html", "Report (.html)"))
-    assert missing(report, "#trace", shown_texts(trace)) == []
+    assert missing(report, "#trace", [says, *shown_texts(trace)]) == []
     assert missing(report, ".vrt-header", [trace.started.prompt, *headed]) == []
     assert report.locator(INJECTED).count() == page.locator(INJECTED).count() == 0
     steps.replay(page, path, large_trace())

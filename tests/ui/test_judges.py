@@ -24,6 +24,7 @@ from vrthinker_core.branch_plan import Changes, plan_branch
 from vrthinker_core.errors import BadInput, CheckpointError
 from vrthinker_core.types import Settings, VideoPair, Vote
 from vrthinker_core.types.events import Event, Finished, Opening, Started, Swapped, Voted
+from vrthinker_core.types.messages import Retrying
 from vrthinker_core.ui import judges as module
 from vrthinker_core.ui.judges import JudgeLoader, OpenJudge, judge_openers
 from vrthinker_core.ui.run import RunJob
@@ -156,7 +157,7 @@ def test_the_gpu_seconds_follow_the_settings() -> None:
 
 
 def test_jobs_and_events_survive_pickling(job: RunJob) -> None:
-    run = [Opening((0.4, 1.0)), *RUN.run_events()]
+    run = [Opening((0.4, 1.0)), Retrying(2, 6, busy=True), *RUN.run_events()]
     events: list[Event] = [*run, *map(Swapped, run), Voted(Vote(datetime.now(UTC), note="A note."))]
     assert {type(event) for event in events} == set(get_args(Event))
     branch = replace(job, plan=plan_branch(RUN, 2, Changes(frames=(4, 9))))

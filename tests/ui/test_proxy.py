@@ -97,7 +97,7 @@ def test_the_whole_page_works_under_a_path(
     assert steps.saved_trace(page, tmp_path).started.prompt == PROMPT
     link = steps.link(page)
     assert link.startswith(f"{url}?trace=")
-    steps.expect_runs(page, "Video 1 is better overall")
+    steps.expect_runs(page, "Video 1 is better")
     page.goto(link)
     expect(steps.headline(page)).to_contain_text("Video 1")
     steps.wait_until_playable(page, "second")

@@ -27,7 +27,8 @@ WHOLE_LABELS = [WHOLE.TA, WHOLE.MQ, WHOLE.VQ]
 
 
 def client(runs: ListedRuns, **cookies: str) -> TestClient:
-    return TestClient(Starlette(routes=runs_routes(runs)), cookies=cookies)
+    app = Starlette(routes=runs_routes(runs), exception_handlers=runs_tab.REFUSALS)
+    return TestClient(app, cookies=cookies)
 
 
 def page(runs: ListedRuns, query: str = "") -> Any:
@@ -156,7 +157,7 @@ def test_a_row_is_drawn_whole_but_without_a_label_for_who_votes_first(tmp_path: 
     assert pictures[0][0]["src"].startswith("data:image/jpeg;base64,/9j/")
     assert asked.get(f"/evaluation/{unjudged}/view.json").text == "There is no file a.mp4."
     listed = voting.get("/evaluation").json()
-    assert "Vote first" in listed["said"]
+    assert "Blind" in listed["said"]
     for run in (*listed["runs"], voting.get(row).json()["run"], hidden["run"]):
         labels = run["people"], run["data_set"], run["judge"], run["flips"]
         assert labels == ([], [], [], [])

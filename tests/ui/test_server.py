@@ -34,11 +34,11 @@ from tests.ui.support.api import ask, config, files
 from vrthinker_core.ui import security
 from vrthinker_core.ui.security import (
     HEARTBEAT_PATH,
+    GuardMiddleware,
     OpenPagesMiddleware,
-    OriginGuardMiddleware,
     RequestLimitsMiddleware,
-    SubPathMiddleware,
 )
+from vrthinker_core.ui.visitors import Visitors
 
 CALL, UPLOAD = "/gradio_api/queue/join", "/gradio_api/upload"
 MIB = bytes(2**20)
@@ -167,10 +167,7 @@ def test_what_fails_is_answered_with_a_sentence_but_a_client_that_leaves_is_no_f
 
 def answer(path: str = "/", root: str = "", names: Sequence[str] = (), **headers: str) -> Any:
     """What comes back through the guard, below `root`; its text is the path that the page sees."""
-    middleware = [
-        Middleware(SubPathMiddleware, root=root),
-        Middleware(OriginGuardMiddleware, names=names, root=root),
-    ]
+    middleware = [Middleware(GuardMiddleware, Visitors(), names, root)]
 
     def told(request: Request) -> PlainTextResponse:
         return PlainTextResponse(request.url.path)
@@ -217,6 +214,8 @@ def test_a_proxy_that_rewrites_host_needs_a_name() -> None:
     assert (status(**unknown), status("/mount/x", **unknown)) == (400, 403)
     assert status("/mount/x", x_forwarded_host="other.example") == 200, "as ever"
     assert status(root="https://judge.example/page", **own) == 200, "its whole address was given"
+    for odd in ("a/b", "<b>", "x\\n"):
+        assert status("/mount/x", x_forwarded_host=odd) == 400
 
 
 def test_requests_have_one_path_whatever_the_proxy_does() -> None:
@@ -329,6 +328,9 @@ def test_a_page_is_open_while_it_holds_a_stream_or_the_websocket_in_its_place() 
 # -- the process ---------------------------------------------------------------------------------
 
 
+TABLE = "runs.sqlite", "runs.sqlite-journal"
+
+
 def test_a_space_answers_under_each_of_its_names(tmp_path: Path) -> None:
     judge = write_script(tmp_path / "script.jsonl", [])
     names = {"you-demo.hf.space": 200, "demo.example": 200, "evil.example": 400}
@@ -339,7 +341,9 @@ def test_a_space_answers_under_each_of_its_names(tmp_path: Path) -> None:
     space.stop()
     assert answers == names
     left = {path.name for path in files(tmp_path)}
-    assert left == {"script.jsonl", "server.log", "runs.sqlite"}, "it leaves no file"
+    assert left == {"script.jsonl", "server.log", "cookie.key", "ballast", *TABLE}, (
+        "it leaves no file"
+    )
 
 
 OPTIONS = {

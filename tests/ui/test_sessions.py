@@ -35,6 +35,7 @@ from vrthinker_core.ui.history import SavedRun
 from vrthinker_core.ui.queue import JudgeQueue
 from vrthinker_core.ui.run import BackgroundRun, JobRunner, Replay, RunJob
 from vrthinker_core.ui.sessions import Sessions, ShownRun
+from vrthinker_core.ui.visitors import Visitor
 
 PAIR = VideoPair(RUN.started.prompt, Path("a.mp4"), Path("b.mp4"))
 Events = Generator[Event, None, None]
@@ -166,7 +167,7 @@ Patch = pytest.MonkeyPatch
 
 
 def waiting(sessions: Sessions, page: str, owner: str = "") -> ShownRun:
-    return sessions.start_run(sessions.get(page), PAIR, Settings(), owner=owner)
+    return sessions.start_run(sessions.get(page), PAIR, Settings(), "", Visitor(owner))
 
 
 def shown(sessions: Sessions, page: str, owner: str = "", run: ShownRun | None = None) -> ShownRun:
@@ -295,7 +296,7 @@ def test_the_oldest_of_too_much_go_and_no_live_run(tmp_path: Path, monkeypatch: 
         return " ".join(page for page, run in runs.items() if sessions.find_run(run.name))
 
     runs |= {page: replayed(sessions, page, large_trace(3)) for page in "12345678"}
-    assert kept() == "live 6 7 8"
+    assert kept() == "live small 6 7 8"
     runs["large"] = replayed(sessions, "one that is larger than all", large_trace(12))
     assert kept() == "live large"
     queued = []

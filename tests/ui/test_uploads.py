@@ -27,13 +27,13 @@ from tests.ui.conftest import Clips, Server
 from tests.ui.support.api import FORM, HEAD, TAIL, answers, ask, files, uploaded
 from tests.ui.support.inside import Site
 from tests.ui.support.saved_examples import PROMPT, write_old
-from vrthinker_core.errors import VideoUnavailable
+from vrthinker_core.errors import BadInput, VideoUnavailable
 from vrthinker_core.types import Side
-from vrthinker_core.ui import fetch, routes, uploads as module, words
-from vrthinker_core.ui.fetch import MAX_VISITOR_BYTES
+from vrthinker_core.ui import routes, uploads as module, words
 from vrthinker_core.ui.handlers import Handlers, PlayerHandlers
 from vrthinker_core.ui.queue import ForgottenUploads
 from vrthinker_core.ui.sessions import Session
+from vrthinker_core.ui.visitors import BYTES, UNKNOWN, Limit, Shares, Visitor
 from vrthinker_core.video import browser_copies
 
 LIMIT = 100 * 2**20
@@ -45,9 +45,7 @@ def site(tmp_path: Path) -> Site:
     return Site(tmp_path)
 
 
-def post(
-    site: Site, pieces: list[bytes], pause: float = 0, client: str = "8.8.8.8", via: str = ""
-) -> Any:
+def post(site: Site, pieces: list[bytes], pause: float = 0, visitor: Visitor = UNKNOWN) -> Any:
     """The answer to an upload that comes in these pieces, with a pause before each."""
 
     async def messages() -> AsyncIterator[Message]:
@@ -56,36 +54,38 @@ def post(
             yield {"type": "http.request", "body": piece, "more_body": number < len(pieces) - 1}
         yield {"type": "http.disconnect"}
 
-    headers = [(b"content-type", FORM.encode()), (b"x-forwarded-for", via.encode())]
-    told = {"type": "http", "method": "POST", "query_string": b"", "client": (client, 1)}
-    coming = messages()
+    told = {"type": "http", "method": "POST", "query_string": b"", "state": {"visitor": visitor}}
+    coming, headers = messages(), [(b"content-type", FORM.encode())]
     request = Request({**told, "headers": headers}, lambda: anext(coming))
     return run_in_thread(site.routes.upload(request))
 
 
-def test_uploads_arrive_whole_and_take_nobody_elses_share(site: Site, monkeypatch: Patch) -> None:
-    """A proxy in our own network names the visitor; from outside other names gain no share."""
+def test_uploads_arrive_whole_and_take_nobody_elses_share(
+    tmp_path: Path, monkeypatch: Patch
+) -> None:
+    site = Site(tmp_path, limit=Limit(5000, 20_000, "Your files.", "No room."))
     (path,) = map(Path, json.loads(post(site, [HEAD, b"x" * 9, b"y" * 9, TAIL]).body))
     assert (path.name, len(path.parent.name)) == ("zeros.mp4", 64)
     assert path.read_bytes() == b"x" * 9 + b"y" * 9
     assert files(path.parents[1]) == [path]
-    monkeypatch.setattr(fetch, "MAX_VISITOR_BYTES", 5000)
 
-    def add(content: bytes, address: str, via: str = "") -> int:
-        return post(site, [HEAD, content * 3000, TAIL], client=address, via=via).status_code
+    def add(content: bytes, owner: str, address: str = "8.8.8.8") -> tuple[int, bytes]:
+        answer = post(site, [HEAD, *[content * 1000] * 3, TAIL], visitor=Visitor(owner, address))
+        return answer.status_code, answer.body if answer.status_code != 200 else b""
 
-    assert add(b"a", "8.8.8.8") == 200
-    refused = post(site, [HEAD, *[b"b" * 1000] * 3, TAIL])
-    assert (refused.status_code, refused.body[-1:]) == (507, b".")
-    assert add(b"c", "192.0.2.2") == 200
-    assert add(b"d", "10.0.0.1", "198.51.100.7") == add(b"e", "10.0.0.1", "1.1.1.1, 9.9.9.9") == 200
-    assert add(b"f", "10.0.0.1", "2.2.2.2, 9.9.9.9") == 507
-    assert add(b"g", "8.8.8.8", "198.51.100.9") == 507
+    own, whole = (507, b"Your files."), (507, b"No room.")
+    assert [add(b"a", "anna"), add(b"b", "anna"), add(b"c", "bert")] == [
+        (200, b""),
+        own,
+        (200, b""),
+    ]
+    told = [add(bytes([65 + number]), f"cookie {number}") for number in range(9)]
+    assert told[:4] == [(200, b"")] * 4, "many share one address"
+    assert set(told[5:]) == {whole}, "whoever takes all at one address"
+    assert add(b"d", "", "9.9.9.9") == (200, b""), "keeps nobody else out"
     monkeypatch.setattr(module, "UNUSED_SECONDS", -1.0)
     site.uploads.expire([])
-    assert add(b"b", "8.8.8.8") == 200
-    monkeypatch.setattr(fetch, "MAX_BYTES", 5000)  # of all visitors
-    assert add(b"h", "192.0.2.3") == 507
+    assert add(b"b", "anna") == (200, b"")
 
 
 BROKEN = {
@@ -152,17 +152,20 @@ def arrive(site: Site, name: str) -> Path:
         folder = arrivals / name.replace(".", "-")
         folder.mkdir()
         (folder / name).write_bytes(b"x")
-        return site.uploads.keep(folder / name, "anna")
+        return site.uploads.keep(folder / name, UNKNOWN)
 
 
 def test_a_copy_leads_back_to_its_original(site: Site, tmp_path: Path) -> None:
     """What browsers play needs none."""
     uploads, clip = site.uploads, write_clip(tmp_path / "clip.mkv", 6)
     plays = write_clip(tmp_path / "clip.mp4", 6)
-    for path in (uploads.make_playable(plays), uploads.playable_of(plays)):
+    for path in (uploads.make_playable(plays, UNKNOWN), uploads.playable_of(plays)):
         assert uploads.original_of(path) == path == plays
-    copy = uploads.make_playable(clip)
+    copy = uploads.make_playable(clip, UNKNOWN)
     assert copy == uploads.playable_of(clip) != clip
+    full = Visitor("one whose share is full", "home")
+    site.uploads.shares.take("all", full, 500e6)
+    assert uploads.make_playable(clip, full) == copy, "it was made for somebody else"
     for shown in (copy, tmp_path / "elsewhere" / copy.name):
         assert uploads.original_of(shown) == clip
     copy.unlink()
@@ -172,7 +175,7 @@ def test_a_copy_leads_back_to_its_original(site: Site, tmp_path: Path) -> None:
 def test_files_that_nobody_uses_are_deleted(site: Site, monkeypatch: Patch) -> None:
     unused, judged, odd = (arrive(site, name) for name in ("a.mp4", "b.mp4", "trace.json"))
     original, uploads = write_clip(arrive(site, "clip.mkv"), 6), site.uploads
-    copy = uploads.make_playable(original)
+    copy = uploads.make_playable(original, UNKNOWN)
     gradios = site.folder / "uploads" / "cache" / copy.name
     gradios.parent.mkdir()
     gradios.write_bytes(copy.read_bytes())
@@ -185,7 +188,7 @@ def test_files_that_nobody_uses_are_deleted(site: Site, monkeypatch: Patch) -> N
     for _ in range(2):
         uploads.expire([])
     assert [*files(site.folder / "uploads"), *files(site.folder / "copies")] == []
-    uploads.budget.take(Path("whole"), "anna", MAX_VISITOR_BYTES)
+    uploads.shares.take("whole", Visitor("anna"), BYTES.each)
 
 
 def test_the_video_of_a_player_stays_however_often_the_other_one_changes() -> None:
@@ -220,7 +223,7 @@ def test_downloads_that_stall_hold_up_nothing_else(site: Site, monkeypatch: Patc
 
     async def scenario() -> list[Path]:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
-        fetched = [site.uploads.fetch_beside("https://a.example") for _ in range(9)]
+        fetched = [site.uploads.fetch_beside("https://a.example", UNKNOWN) for _ in range(9)]
         stalled = [asyncio.create_task(each) for each in fetched]
         await asyncio.sleep(0)
         await asyncio.to_thread(answered.set)
@@ -230,11 +233,12 @@ def test_downloads_that_stall_hold_up_nothing_else(site: Site, monkeypatch: Patc
 
 
 FULL_DISK = Mock(side_effect=OSError(28, "No space left on device"))
+NO_ROOM = Mock(side_effect=BadInput("No room."))
 BUSY = Mock(side_effect=VideoUnavailable("It cannot be opened now."))
 CAUSES = {
     "would have more than 0 MB: cut it shorter.": (browser_copies, "MAX_COPY_BYTES", 100),
     "could be kept: No space left on device.": (browser_copies, "atomic_path", FULL_DISK),
-    "copy of old.avi; try again in ten minutes.": (fetch, "MAX_BYTES", 100),
+    "copy of old.avi; try again in ten minutes.": (Shares, "take", NO_ROOM),
     "cannot be opened now.": (module, "playable_copy", BUSY),
 }
 
@@ -252,7 +256,8 @@ def test_a_video_without_a_copy_is_held(said: str, site: Site, monkeypatch: Patc
         player = PlayerHandlers(Handlers(parts, site.services), side)
         values: Any = {"prompt": PROMPT, "first": str(old), "second": second}
         arrived = player.on_change(values, request)
-        told.append({**arrived, **player.on_upload(values, request)}["status"])
+        copied = run_in_thread(player.on_upload(values, request))
+        told.append({**arrived, **copied}["status"])
     kept = "" if later else f" {words.NO_COPY}"
     assert told[0].endswith(f"{said}{kept} {words.ONE_VIDEO}")
     assert told[1] == (f"It {said} " if later else "") + words.READY_TO_COMPARE

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import pytest
 from hypothesis import given, strategies as st
 
+from tests.support.threads import run_in_thread
 from tests.support.waiting import PATIENCE_S
 from tests.ui.support import handmade_runs as runs
 from tests.ui.support.handmade_runs import WHOLE, both_orders, pairs, started, three_turns
@@ -37,6 +38,7 @@ from vrthinker_core.ui.queue import JudgeQueue
 from vrthinker_core.ui.routes import Routes, render_report
 from vrthinker_core.ui.sessions import ShownRun
 from vrthinker_core.ui.view import RunView
+from vrthinker_core.ui.visitors import UNKNOWN
 
 ATTACKS = [
     *("<img src=x onerror=alert(1)>", "${alert(1)}", "</script><script>alert(1)</script>"),
@@ -105,18 +107,18 @@ def test_a_turn_that_was_stopped_is_not_blamed_for_it(text: str, tmp_path: Path)
     assert stopped.join(PATIENCE_S)
     (turn,) = page_of(stopped.trace)["turns"]
     said = "asked for 2 more" if CALL in text else "stopped"
-    assert (turn["state"], turn["remarks"]) == (f"1 pair every run starts with · {said}", [])
+    assert (turn["state"], turn["remarks"]) == (f"1 pair to begin with · {said}", [])
     reply = make_protocol(types.Settings(), "paired").parse(text)
     whole = turn_of(completion=Completion(text), reply=reply)
     assert CALL in text or (whole["remarks"] and "answer" in whole["state"])
 
 
-LABELS = ["Video 1", "Video 1", "Video 2", "No difference found"]
-SAID = ["Not said", "Video 1", "No difference found", "Not said"]
+LABELS = ["Video 1", "Video 1", "Video 2", "No difference"]
+SAID = ["Not said", "Video 1", "No difference", "Not said"]
 PARTIAL = types.Verdict(TA=Preference.FIRST, VQ=Preference.TIE)
 ENDS = [
-    (ANSWERED, "Video 1 is better overall", LABELS, 0),
-    (Finished(StopReason.TURN_LIMIT, WHOLE, True, True), "Video 1 is better overall", LABELS, 2),
+    (ANSWERED, "Video 1 is better", LABELS, 0),
+    (Finished(StopReason.TURN_LIMIT, WHOLE, True, True), "Video 1 is better", LABELS, 2),
     (Finished(StopReason.NO_ANSWER, PARTIAL), "No overall verdict", SAID, 1),
     *((Finished(stop, error="Why. What to do."), "No verdict", [], 0) for stop in StopReason),
     (Finished(StopReason.FAILED, error="Sound only.", fault="VideoError"), "No verdict", [], 0),
@@ -246,14 +248,17 @@ def test_times_and_places_are_finite(index: int, seconds: float, until: float) -
 
 def test_a_flip_has_no_winner_and_every_tile_stands_on_the_persons_sides() -> None:
     shown = RunView(FLIP).page(view.inline_image)
-    order, tie = shown["order"], "No difference found"
-    rows = [(row["first"]["label"], row["second"]["label"], row["effect"]) for row in order["rows"]]
-    flips = ("Video 1", "Video 2", "flips")
-    assert rows == [flips, flips, ("Video 2", "Video 1", "flips"), (tie, tie, "stable")]
-    assert (order["line"][:5], page_of(STABLE)["order"]["line"][:6]) == ("Flips", "Stable")
-    chips = [(chip["label"], chip["value"]) for chip in shown["verdict"]["chips"]]
-    assert chips == [*[("No reliable winner", None)] * 3, (tie, Preference.TIE)]
+    order, tie = shown["order"], "No difference"
+    assert "chose the side shown first both times" in shown["verdict"]["headline"]
+    assert (order["line"], page_of(STABLE)["order"]["line"]) == ("", ""), "it is told once"
+    chips = [(each["label"], each["value"], each["order"]) for each in shown["verdict"]["chips"]]
+    flips = "Flips", None, "As given: Video 1. Sides swapped: Video 2."
+    other = "Flips", None, "As given: Video 2. Sides swapped: Video 1."
+    assert chips == [flips, flips, other, (tie, Preference.TIE, "")]
     assert item_of(FLIP)["labels"]["OA"] == Preference.FIRST
+    shown_run = ShownRun("a", run.Replay(FLIP), NOTHING)
+    strip = strip_json([shown_run, shown_run], shown_run)
+    assert [each["label"] for each in strip["runs"][0]["labels"]] == [*["Flips"] * 3, tie]
     for first, second in zip(shown["turns"], order["run"]["turns"], strict=True):
         for both in zip(first["tiles"], second["tiles"], strict=True):
             one, two = ([half["src"] for half in tile["halves"]] for tile in both)
@@ -270,8 +275,8 @@ def test_without_a_second_verdict_the_first_one_stands(finished: Finished | None
     trace = replace(FLIP, swapped=replace(FLIP.swapped, finished=finished))
     shown, item = page_of(trace), item_of(trace)
     assert shown["verdict"] == page_of(three_turns())["verdict"]
-    told = tuple(shown["order"][name] for name in ("line", "rows", "live"))
-    assert told == (why or words.CHECKING, [], not why)
+    told = tuple(shown["order"][name] for name in ("line", "checked", "live"))
+    assert told == (why or words.CHECKING, False, not why)
     second = tuple(item["swapped"][name] for name in ("stop", "labels", "order", "unchecked"))
     assert second == (finished and finished.stop, None, None, why)
     assert item["labels"] == {"TA": 1, "MQ": 0, "VQ": 2, "OA": 1}
@@ -297,10 +302,20 @@ def test_a_doubtful_label_says_how_likely_it_was_and_programs_are_told_all_numbe
     assert item["probabilities"] == {**shares, "VQ": None}, "a label that was never said"
 
 
+def test_a_judge_that_says_nothing_is_told_in_place_of_an_estimate() -> None:
+    goes_on = RunView(replace(three_turns(), finished=None))
+    for now, told in ((69, "at most "), (71, "no word for 21 s")):
+        pace = types.events.Pace((0.0, 10.0, 20.0), latest=50.0)
+        assert told in goes_on.status(now, pace), goes_on.status(now, pace)
+    busy = pace.after(types.messages.Retrying(3, 6, True), 60.0)
+    assert goes_on.status(71, busy).endswith(" · the server is busy, try 3 of 6")
+    assert "busy" not in goes_on.status(71, busy.after(types.events.TextArrived(3, "W"), 61.0))
+
+
 CLAIMS = [
-    (three_turns(), "Video 1 is better overall", "not swap-tested"),
-    (STABLE, "Video 1 is better overall", ""),
-    (FLIP, "No reliable winner: swapping the sides changed it.", ""),
+    (three_turns(), "Video 1 is better", "asked in one order only"),
+    (STABLE, "Video 1 is better", "✓ the same in both orders"),
+    (FLIP, "No reliable winner: it chose the side shown first both times", "asked in both orders"),
     (OUTSIDE, "No verdict: this judge cannot judge real videos", ""),
 ]
 
@@ -315,7 +330,8 @@ def test_all_say_the_same(trace: Trace, headline: str, note: str, tmp_path: Path
     assert (row["outcome"], row["unchecked"]) == (in_list, note)
     history = History(tmp_path)
     services: Any = *[NOTHING] * 3, history, Examples(tmp_path), NOTHING
-    preview = Routes(Services(*services), NOTHING).preview(history.share("0" * 24, trace))
+    routes, name = Routes(Services(*services), NOTHING), history.share("0" * 24, trace)
+    preview = run_in_thread(routes.preview(name, UNKNOWN))
     assert preview.title.startswith(in_list.rstrip("."))
     assert ("Video 1" in preview.description) == headline.startswith("Video 1")
     assert headline in render_report(trace)

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from multiprocessing.connection import Pipe
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import NoReturn
 from unittest.mock import patch
 
 import numpy as np
+import psutil
 import pytest
 
 from tests.support.waiting import until
@@ -35,21 +37,15 @@ MakeClip = Callable[[str], Path]
 Opened = Callable[..., Clip]
 
 
-def stat(pid: int) -> list[str]:
-    """State of a process, id of its parent, and so on."""
-    return (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
-
-
 def parent_pid(pid: int) -> int:
-    return int(stat(pid)[1])
+    return psutil.Process(pid).ppid()
 
 
 def alive(pid: int) -> bool:
     """Running, not a zombie, not gone."""
-    try:
-        return stat(pid)[0] not in "ZX"
-    except OSError:
-        return False
+    with suppress(psutil.NoSuchProcess):
+        return psutil.Process(pid).status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+    return False
 
 
 def descriptors() -> set[str]:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import errno
-import http.server
 import os
 import re
 import struct
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,6 +13,7 @@ import cv2
 import numpy as np
 import pytest
 
+from tests.support.loopback_server import LoopbackServer, QuietHandler, serving
 from tests.video.support.hostile_clips import ENCRYPTED, HOSTILE, copy_packets
 from tests.video.support.open_clips import opened
 from tests.video.support.write_clips import AV1, sound_only, write
@@ -125,20 +124,13 @@ def server() -> Iterator[tuple[str, list[str]]]:
     """An HTTP address, and the paths requested from it."""
     requested: list[str] = []
 
-    class Log(http.server.BaseHTTPRequestHandler):
+    class Log(QuietHandler):
         def do_GET(self) -> None:
             requested.append(self.path)
             self.send_error(404)
 
-        def log_message(self, format: str, *arguments: object) -> None:
-            return
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Log) as listening:
-        thread = threading.Thread(target=listening.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{listening.server_address[1]}/clip.mp4", requested
-        listening.shutdown()
-        thread.join()
+    with serving(LoopbackServer(Log)) as listening:
+        yield f"{listening.address}/clip.mp4", requested
 
 
 def playlists(target: str) -> dict[str, bytes]:

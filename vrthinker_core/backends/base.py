@@ -12,6 +12,7 @@ from vrthinker_core.types.messages import (
     LabelProbabilities,
     LabelToken,
     Message,
+    Retrying,
     Sampling,
 )
 
@@ -98,7 +99,7 @@ class Conversation(typing.Protocol):
 
     def stream(
         self, messages: Sequence[Message], sampling: Sampling, cancelled: Cancelled = not_cancelled
-    ) -> Iterator[str | Completion]:
+    ) -> Iterator[str | Retrying | Completion]:
         """Yield pieces of text, then exactly one `Completion`.
 
         `messages` are the whole conversation. A cancelled reply ends with a `Completion`, too.
@@ -156,8 +157,8 @@ class GenerationRequest:
     cancelled: Cancelled = not_cancelled
 
 
-StreamItem = str | Completion | Exception
-"""An item of a batched stream: a piece of text, the end of a reply, or the reply's error."""
+StreamItem = str | Retrying | Completion | Exception
+"""An item of a batched stream: text, a request sent again, the end of a reply, or its error."""
 
 
 @typing.runtime_checkable

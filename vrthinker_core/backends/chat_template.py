@@ -3,7 +3,7 @@
 import codecs
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Literal
 
@@ -12,7 +12,7 @@ from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from vrthinker_core.backends.base import ReplyText
 from vrthinker_core.types import Frame
-from vrthinker_core.types.messages import GeneratedText, Image, Message, Text, Video
+from vrthinker_core.types.messages import GeneratedText, Image, Message, Part, Text, Video
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,17 +152,12 @@ def render_prompt(
 
 def videos_as_images(messages: Sequence[Message]) -> tuple[Message, ...]:
     """Return the messages with each video frame as an image, in order."""
-    return tuple(
-        replace(
-            message,
-            parts=tuple(
-                image
-                for part in message.parts
-                for image in (map(Image, part.frames) if isinstance(part, Video) else (part,))
-            ),
-        )
-        for message in messages
-    )
+
+    def split(message: Message) -> Iterator[Part]:
+        for part in message.parts:
+            yield from map(Image, part.frames) if isinstance(part, Video) else (part,)
+
+    return tuple(replace(message, parts=tuple(split(message))) for message in messages)
 
 
 class StreamingDetokenizer(ReplyText):

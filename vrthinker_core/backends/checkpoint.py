@@ -157,8 +157,8 @@ def find_source(source: str, bits: Bits | None = None, device: str | None = None
     base = folder
     if checkpoint_files.is_adapter(folder):
         name = base_of(folder)
-        base = checkpoint_files.locate(name, lambda: _check_download(name, bits, device))
         check_adapter(folder)
+        base = checkpoint_files.locate(name, lambda: _check_download(name, bits, device))
     config = checkpoint_files.read_config(base)
     stored = stored_bits(folder_title(base), config)
     if stored and bits and stored != bits:
@@ -435,8 +435,8 @@ def _load_weights(
     if architecture is not _OwnEngine:
         loading_info = {**loading_info, "unexpected_keys": ()}  # E.g. heads that no judge needs
     _check_generation(folder, model)
-    if checked:
-        _check_weights(folder_title(folder), model, loading_info)
+    if checked and (fault := next(_faults(folder_title(folder), model, loading_info), "")):
+        raise CheckpointError(fault)
     return model
 
 
@@ -464,44 +464,32 @@ def end_tokens(config: GenerationConfig) -> list[Any]:
     return [token for token in (said if isinstance(said, list) else [said]) if token is not None]
 
 
-def _check_weights(title: str, model: torch.nn.Module, loading_info: dict[str, Any]) -> None:
-    """Refuse missing, leftover or misshapen tensors, and values that no training gives.
+def _faults(title: str, model: torch.nn.Module, loading_info: dict[str, Any]) -> Iterator[str]:
+    """Yield missing, leftover or misshapen tensors, and values that no training gives.
 
     transformers initialises missing tensors at random and ignores the others.
     """
-    mismatched = sorted(str(entry[0]) for entry in loading_info["mismatched_keys"])
-    missing = sorted(loading_info["missing_keys"])
-    unexpected = sorted(loading_info["unexpected_keys"])
+    missing, unexpected = (sorted(loading_info[f"{how}_keys"]) for how in ("missing", "unexpected"))
     if len(missing) >= len(list(model.parameters())):
         example = unexpected[0] if unexpected else "none"
-        raise CheckpointError(
-            f"None of the weights of {title} fits the architecture (it holds {example})."
-        )
+        yield f"None of the weights of {title} fits the architecture (it holds {example})."
     if missing:
-        raise CheckpointError(f"{title} is incomplete: {_these(missing)} missing.")
-    if mismatched:
-        raise CheckpointError(
-            f"{title} is damaged: the shape of {mismatched[0]} is not what config.json says."
-        )
+        yield f"{title} is incomplete: {_these(missing)} missing."
+    for name, *_ in sorted(loading_info["mismatched_keys"]):
+        yield f"{title} is damaged: the shape of {name} is not what config.json says."
     if unexpected:
-        raise CheckpointError(
-            f"{title} holds weights that config.json has no place for: "
-            f"{_these(unexpected)} left over."
-        )
-    if loading_info.get("error_msgs"):
-        raise CheckpointError(f"{title} cannot be loaded: {loading_info['error_msgs'][0]}")
+        left = f"{_these(unexpected)} left over"
+        yield f"{title} holds weights that config.json has no place for: {left}."
+    for message in loading_info.get("error_msgs") or ():
+        yield f"{title} cannot be loaded: {message}"
     for name, weight in model.named_parameters():
         if weight.is_meta:
-            raise CheckpointError(
-                f"{title} does not fit into the memory of the GPUs: {name} was left out."
-            )
+            yield f"{title} does not fit into the memory of the GPUs: {name} was left out."
         low, high = (float(end) for end in weight.detach().aminmax())
         if not (math.isfinite(low) and math.isfinite(high)):
-            raise CheckpointError(f"{title} is damaged: {name} holds values that are no numbers.")
+            yield f"{title} is damaged: {name} holds values that are no numbers."
         if (largest := max(-low, high)) > 1e6:  # Only a flipped exponent bit makes it this large
-            raise CheckpointError(
-                f"{title} is damaged: {name} holds {largest:.1e}, far beyond any trained weight."
-            )
+            yield f"{title} is damaged: {name} holds {largest:.1e}, far beyond any trained weight."
 
 
 def _these(names: list[str]) -> str:

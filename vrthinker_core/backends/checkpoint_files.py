@@ -16,13 +16,13 @@ from annotated_types import MinLen
 from huggingface_hub import HfApi, snapshot_download
 from huggingface_hub.constants import HF_HUB_CACHE, HF_HUB_ETAG_TIMEOUT
 from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+from huggingface_hub.utils.sha import git_hash
 from safetensors import SafetensorError, safe_open
 
 from vrthinker_core.backends.base import Scope
 from vrthinker_core.backends.judge_name import HUB_ID, folder_title
-from vrthinker_core.errors import CheckpointError
+from vrthinker_core.errors import CheckpointError, type_adapter
 from vrthinker_core.protocols.factory import redirects
-from vrthinker_core.storage import type_adapter
 from vrthinker_core.system import free_disk
 from vrthinker_core.types import ProtocolName
 
@@ -175,7 +175,6 @@ def check_weights(folder: Path) -> dict[str, tuple[int, ...]]:
     `CheckpointError`, which names the file.
     """
     with _reading(folder):
-        read_config(folder)
         sums, title = read_marker_file(folder).get("sha256", {}), folder_title(folder)
         if not isinstance(sums, dict):
             raise CheckpointError(f"{MARKER} of {title} is damaged: its checksums are no table.")
@@ -252,9 +251,8 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def read_config(folder: Path) -> dict[str, Any]:
     """Read config.json; raise `CheckpointError` if missing or damaged."""
-    path, title = folder / "config.json", folder_title(folder)
-    if not path.is_file():
-        raise CheckpointError(f"{title} is no checkpoint: it has no config.json.")
+    if not (path := folder / "config.json").is_file():
+        raise CheckpointError(f"{folder_title(folder)} is no checkpoint: it has no config.json.")
     return read_json(path)
 
 
@@ -337,13 +335,13 @@ def _digest(path: Path, like: str) -> str:
     with _reading(path):
         if len(like) != 40:
             return _sha256(path)
-        content = path.read_bytes()
-        blob = b"blob %d\0" % len(content) + content
-        return hashlib.sha1(blob, usedforsecurity=False).hexdigest()
+        return git_hash(path.read_bytes())
 
 
 TOLD = "This judge was not trained for the task: it is told the protocol's rules in words."
 """A note about a judge without a protocol."""
+CORRECTION = "If it was, put ?protocol=paired or ?protocol=concat behind its name."
+"""What may stand behind it, for a person at a command line."""
 
 Phrase = Annotated[str, MinLen(1)]
 Redirect = tuple[Phrase, Phrase]

@@ -3,8 +3,7 @@
 import logging
 import math
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -12,7 +11,7 @@ import torch
 from transformers import Cache, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 from transformers.cache_utils import DynamicLayer
 
-from vrthinker_core.backends.devices import is_out_of_memory, limit_threads
+from vrthinker_core.backends.devices import best_device, is_out_of_memory, limit_threads
 from vrthinker_core.backends.kv_cache import PrefixCache, hidden_states
 from vrthinker_core.errors import BackendFailed, BackendRefused, ContextFull, VrThinkerError
 from vrthinker_core.types.messages import LabelProbabilities
@@ -103,11 +102,11 @@ class DecodeStep:
         batch, _, rows, _ = storage[0][0].shape
         device = storage[0][0].device
         self._model = model
-        self._layers = [StaticLayer(layer) for layer in storage]
         self._row_indices = torch.arange(rows, device=device)
         self.token_ids, self.cache_rows, self.position_ids = (
             torch.zeros(batch, dtype=torch.long, device=device) for _ in range(3)
         )
+        self._layers = [StaticLayer(layer, self.cache_rows) for layer in storage]
 
     def load_inputs(
         self, token_ids: Sequence[int], cache_rows: Sequence[int], position_ids: Sequence[int]
@@ -125,7 +124,7 @@ class DecodeStep:
         """
         rows = self._row_indices[:visible_rows]
         for layer in self._layers:
-            layer.write_rows, layer.visible_rows = self.cache_rows, len(rows)
+            layer.visible_rows = len(rows)
         model: Any = self._model
         hidden = hidden_states(
             model,
@@ -141,24 +140,20 @@ class DecodeStep:
 class StaticLayer(DynamicLayer):  # type: ignore[no-untyped-call]
     """A KV cache layer that never moves; a mask hides unused rows."""
 
-    write_rows: torch.Tensor  # Each sequence's row to write to, (batch,)
     visible_rows: int
 
-    def __init__(self, storage: LayerStorage) -> None:
+    def __init__(self, storage: LayerStorage, write_rows: torch.Tensor) -> None:
+        """Write to the row of each sequence in `write_rows`, (batch,)."""
         super().__init__()  # type: ignore[no-untyped-call]
-        self._storage = storage
+        self._storage, self._write_rows = storage, write_rows
         self._batch_index = torch.arange(len(storage[0]), device=storage[0].device)
 
     def update(
-        self,
-        key_states: torch.Tensor,
-        value_states: torch.Tensor,
-        *args: Any,  # noqa: ARG002
-        **kwargs: Any,  # noqa: ARG002
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any
     ) -> tuple[Any, Any]:
         """Write (batch, heads, 1, head_dim) and return the visible rows."""
         for storage, states in zip(self._storage, (key_states, value_states), strict=True):
-            storage[self._batch_index, :, self.write_rows] = states[:, :, 0]
+            storage[self._batch_index, :, self._write_rows] = states[:, :, 0]
         keys, values = (storage[:, :, : self.visible_rows] for storage in self._storage)
         return keys, values
 
@@ -173,17 +168,25 @@ def capture_cuda_graph(step: Callable[[], None], device: torch.device) -> Callab
     if device.type != "cuda":
         return step
     try:
-        with _CAPTURE, torch.cuda.device(device), _same_stream_after():
+        with _CAPTURE, torch.cuda.device(device):
+            before = torch.cuda.current_stream()
             stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-            stream.wait_stream(torch.cuda.current_stream())
+            stream.wait_stream(before)
             with torch.cuda.stream(stream):
                 for _ in range(WARMUP_STEPS):
                     step()
-            torch.cuda.current_stream().wait_stream(stream)
+            before.wait_stream(stream)
             graph = torch.cuda.CUDAGraph()
-            # Other threads may use the GPU: this mode restricts only the capturing thread
-            with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
-                step()
+            try:
+                # Other threads may use the GPU: this mode restricts only the capturing thread
+                with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+                    step()
+            except BaseException:
+                # A failed capture leaves its thread on its stream. Memory that the thread frees
+                # there could be reused too early
+                torch.cuda.synchronize()
+                torch.cuda.set_stream(before)
+                raise
     except RuntimeError as error:
         logging.getLogger(__name__).warning(
             "Decoding is slower than it could be: no CUDA graph could be captured (%s).", error
@@ -191,22 +194,6 @@ def capture_cuda_graph(step: Callable[[], None], device: torch.device) -> Callab
         return step
     replay: Callable[[], None] = graph.replay
     return replay
-
-
-@contextmanager
-def _same_stream_after() -> Iterator[None]:
-    """Restore the thread's CUDA stream after a failed capture.
-
-    A failed capture leaves its thread on the stream of the capture. Memory that the thread frees
-    there could be reused too early.
-    """
-    before = torch.cuda.current_stream()
-    try:
-        yield
-    except BaseException:
-        torch.cuda.synchronize()
-        torch.cuda.set_stream(before)
-        raise
 
 
 def check_context(prompt_tokens: int, limit: int) -> None:
@@ -223,12 +210,9 @@ def to_judge_error(error: Exception, prompt_tokens: int) -> VrThinkerError:
     if isinstance(error, VrThinkerError):
         return error
     if is_out_of_memory(error):
-        with _CAPTURE:
-            torch.cuda.empty_cache()
-        if torch.backends.mps.is_available():
-            torch.mps.empty_cache()
-        if torch.xpu.is_available():
-            torch.xpu.empty_cache()
+        if (device := best_device()) != "cpu":
+            with _CAPTURE:
+                getattr(torch, device).empty_cache()
         return BackendRefused(
             f"The judge ran out of memory at {prompt_tokens:,} tokens: "
             "choose a shorter memory window or fewer frames a call."

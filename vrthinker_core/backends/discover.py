@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 import openai
 
@@ -14,8 +15,8 @@ from vrthinker_core.backends.engines import (
     engine_of,
     sees_pictures,
 )
-from vrthinker_core.backends.hosted import read_key
 from vrthinker_core.backends.judge_name import JudgeName
+from vrthinker_core.backends.keys import read_key
 from vrthinker_core.backends.served_model import LoopThread, Patience, list_models, make_client
 from vrthinker_core.backends.server_errors import Secret
 from vrthinker_core.errors import BackendRefused
@@ -37,6 +38,7 @@ class LocalServer:
     engine: str  # Display name; "" for an unknown engine
     url: str
     models: tuple[str, ...]  # Only models that take pictures
+    locked: bool = False  # It wants a key, so its models are not known
 
 
 def local_key() -> Secret:
@@ -47,12 +49,15 @@ def local_key() -> Secret:
     return read_key(("VRTHINKER_API_KEY",))
 
 
-def local_servers(ports: Sequence[int] = PORTS, seconds: float = LOOK_SECONDS) -> list[LocalServer]:
+def local_servers(
+    ports: Sequence[int] = PORTS, seconds: float = LOOK_SECONDS, secret: Secret | None = None
+) -> list[LocalServer]:
     """Find every server on this machine, with its vision models.
 
-    All ports of 127.0.0.1 are asked at once. Each server has `seconds` to answer.
+    All ports of 127.0.0.1 are asked at once, and each server has `seconds` to answer. The servers
+    are sent `secret`, or the key of `local_key`.
     """
-    secret, patience = local_key(), Patience(connect=seconds)
+    secret, patience = secret or local_key(), Patience(connect=seconds)
     addresses = [JudgeName("server", f"http://127.0.0.1:{port}/v1") for port in ports]
     clients = [make_client(address, secret, patience) for address in addresses]
     thread = LoopThread("servers of this machine")
@@ -100,6 +105,12 @@ async def _look(client: openai.AsyncOpenAI, seconds: float) -> LocalServer | Non
             _, cards = await list_models(client)
         engine, alone = engine_of(root, cards), len(cards) == 1
         sees = await asyncio.gather(*(_sees(client, root, engine, card, alone) for card in cards))
+    except openai.AuthenticationError as refusal:
+        if "json" not in refusal.response.headers.get("content-type", ""):
+            return None
+        port = urlsplit(root).port
+        known = next((each.title for each in ENGINES.values() if each.port == port), "")
+        return LocalServer(known, url, (), locked=True)
     except Exception:  # noqa: BLE001 - any other program may answer at this port
         return None
     models = tuple(str(card["id"]) for card, seen in zip(cards, sees, strict=True) if seen)

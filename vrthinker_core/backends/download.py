@@ -2,6 +2,7 @@
 
 import hashlib
 import threading
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -86,29 +87,31 @@ class Download:
         folder = repo_folder_name(repo_id=self.source, repo_type="model")
         blobs = Path(constants.HF_HUB_CACHE) / folder / "blobs"
         blobs.mkdir(parents=True, exist_ok=True)
-        named = {each.rfilename: each for each in info.siblings or () if each.lfs}
-        wanted = {name: each for name, each in named.items() if name.endswith(".safetensors")}
-        blob_of = {name: blobs / each.lfs.sha256 for name, each in wanted.items() if each.lfs}
-        self.size = sum(each.size or 0 for each in wanted.values())
-        files = (path if path.exists() else _part(path) for path in blob_of.values())
-        self.got = sum(path.stat().st_size for path in files if path.exists())
-        for name, blob in blob_of.items():
+        wanted = [
+            (file, blobs / file.lfs.sha256)
+            for file in info.siblings or ()
+            if file.lfs and file.rfilename.endswith(".safetensors")
+        ]
+        self.size = sum(file.size or 0 for file, _ in wanted)
+        come = (blob if blob.exists() else _part(blob) for _, blob in wanted)
+        self.got = sum(path.stat().st_size for path in come if path.exists())
+        for file, blob in wanted:
             if not blob.exists():
-                address = hf_hub_url(self.source, name, revision=info.sha)
-                self._fetch_file(address, blob, wanted[name].size)
+                address = hf_hub_url(self.source, file.rfilename, revision=info.sha)
+                self._fetch_file(address, blob, file.size)
         self._count(0)
         fetch(self.source)
 
     def _fetch_file(self, address: str, blob: Path, size: int | None) -> None:
-        part, bar = _part(blob), partial(_Bar, self._count)
+        part = _part(blob)
         with part.open("ab") as file:
-            headers: dict[str, Any] = build_hf_headers()
             http_get(
-                *(address, file),
+                address,
+                file,
                 resume_size=file.tell(),
-                headers=headers,
+                headers=build_hf_headers(),
                 expected_size=size,
-                tqdm_class=bar,  # type: ignore[arg-type]
+                tqdm_class=partial(_Bar, self._count),  # type: ignore[arg-type]
             )
         with part.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -128,14 +131,9 @@ def _part(blob: Path) -> Path:
     return blob.with_name(f"{blob.name}.part")
 
 
-class _Bar:
+class _Bar(nullcontext[Any]):
     """What the hub's client counts bytes with."""
 
     def __init__(self, count: Any, *_: Any, **__: Any) -> None:
+        super().__init__(self)
         self.update = count
-
-    def __enter__(self) -> "_Bar":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close nothing."""

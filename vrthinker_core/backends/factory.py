@@ -6,6 +6,7 @@ from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, get_args
 
 from vrthinker_core.__about__ import asset
@@ -18,6 +19,7 @@ from vrthinker_core.backends.judge_name import (
     JudgeName,
     parse_judge,
 )
+from vrthinker_core.backends.registry import JUDGES
 from vrthinker_core.backends.scripted import ScriptedBackend
 from vrthinker_core.errors import BadInput, CheckpointError, JudgeError, explain
 from vrthinker_core.types import ProtocolName
@@ -37,24 +39,8 @@ def open_backend(choice: str | None = None, name: str | None = None) -> Backend:
     if choice is None:
         return _open_default()
     judge = parse_judge(choice)
-    match judge.kind:
-        case "nano":
-            return _open_local(str(asset("nano")), name or NANO_NAME, NANO_NOTE)
-        case "hf":
-            return _open_local(
-                judge.what, name or judge.title, device=judge.device, bits=judge.quantize
-            )
-        case "scripted":
-            return _open_script(Path(judge.what), name)
-        case "python":
-            return _open_own(judge)
-    from vrthinker_core.backends.discover import find_local, local_key
-    from vrthinker_core.backends.server_backend import ServerBackend
-
-    if judge.kind != "local":
-        return ServerBackend.open(judge, name=name)
-    found = replace(find_local(judge.what), protocol=judge.protocol)
-    return ServerBackend.open(found, name=name, secret=local_key())
+    opened: Backend = resolve_name(JUDGES[judge.kind].opens)(judge, name)
+    return opened
 
 
 def default_choice() -> str:
@@ -101,7 +87,29 @@ def _open_local(
     return PlainBackend(open_plain(found, device, bits), found, name, notes)
 
 
-def _open_own(judge: JudgeName) -> Backend:
+def open_nano(_: JudgeName, name: str | None) -> Backend:
+    """Open the demo judge."""
+    return _open_local(str(asset("nano")), name or NANO_NAME, NANO_NOTE)
+
+
+def open_model(judge: JudgeName, name: str | None) -> Backend:
+    """Open a hub id or a folder."""
+    name = name or judge.title
+    return _open_local(judge.what, name, device=judge.device, bits=judge.quantize)
+
+
+def open_served(judge: JudgeName, name: str | None) -> Backend:
+    """Open a model of a host or server, or the first one of a server on this machine."""
+    from vrthinker_core.backends.discover import find_local, local_key
+    from vrthinker_core.backends.server_backend import ServerBackend
+
+    if judge.kind != "local":
+        return ServerBackend.open(judge, name=name)
+    found = replace(find_local(judge.what), protocol=judge.protocol)
+    return ServerBackend.open(found, name=name, secret=local_key())
+
+
+def open_own(judge: JudgeName, _: str | None) -> Backend:
     """Import a user's judge, or its maker. The current folder is importable."""
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, here)  # As `python -m` does
@@ -118,8 +126,9 @@ def _open_own(judge: JudgeName) -> Backend:
     return backend
 
 
-def _open_script(path: Path, name: str | None) -> ScriptedBackend:
+def open_script(judge: JudgeName, name: str | None) -> ScriptedBackend:
     """Read a JSONL script; any line may set `protocol`, `pause`, `name`."""
+    path = Path(judge.what)
     try:
         lines = list(map(json.loads, filled_lines(path.read_text(encoding="utf-8")).values()))
         replies = [str(line["reply"]) for line in lines if "reply" in line]

@@ -50,14 +50,9 @@ class LoadedModel:
     # Greedy decode steps between two GPU synchronisations; 0: one at a time, no fixed tensors
     steps_per_sync: int = 0
 
-    @property
-    def video_items(self) -> bool:
-        """See `Marker`."""
-        return self.marker.video_items
-
     def render(self, messages: Sequence[Message]) -> list[PromptItem]:
         """Return the next prompt; raise `ValueError` if no patch grid fits."""
-        messages = messages if self.video_items else videos_as_images(messages)
+        messages = messages if self.marker.video_items else videos_as_images(messages)
         return render_prompt(messages, self.tokenizer, self.vision.vision_item)
 
 
@@ -163,9 +158,7 @@ class Sampler:
         self._penalty, self._digits = loaded.repetition_penalty, loaded.label_digits
         self._temperature = sampling.temperature
         self._generator = torch.Generator().manual_seed(sampling.seed)
-        control = loaded.tokenizer.control
-        pads = {"image": control.image_pad, "video": control.video_pad}
-        self.prompt_tokens = {item if isinstance(item, int) else pads[item.kind] for item in prompt}
+        self.prompt_tokens = {item for item in prompt if isinstance(item, int)}
         self._placeholders = placeholders_of(loaded.model.config, loaded.model.device)
 
     @torch.inference_mode()

@@ -7,28 +7,18 @@ import os
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, get_args
 from urllib.parse import parse_qsl, urlsplit
 
 from vrthinker_core.__about__ import ASSETS
+from vrthinker_core.backends.registry import JUDGES
 from vrthinker_core.errors import BadInput
 from vrthinker_core.types import ProtocolName
 from vrthinker_core.words import encodable
 
-HostKind = Literal["openai", "gemini", "openrouter", "hf-inference"]
-Kind = Literal["nano", "hf", "server", "local", HostKind, "scripted", "python"]
 Bits = Literal["4bit", "8bit"]
 
-HOSTED: tuple[Kind, ...] = get_args(HostKind)
-SERVED: tuple[Kind, ...] = ("server", "local", *HOSTED)
-
-JUDGE_FORMS = (
-    "nano (the demo judge), "
-    "hf:ID_OR_FOLDER (?quantize=4bit or 8bit, ?device=cuda, mps, xpu or cpu), "
-    "server:URL#MODEL (?protocol=paired or concat), local (a server on this machine), "
-    "openai:MODEL, gemini:MODEL, openrouter:MODEL, hf-inference:MODEL, scripted:FILE, "
-    "or python:MODULE:ATTRIBUTE (a Backend of your own)"
-)
+JUDGE_FORMS = ", or ".join(", ".join(each.form for each in JUDGES.values()).rsplit(", ", 1))
 """Every form of a name, for `--help` and for errors."""
 
 SERVER_FORM = "server:URL#MODEL, for example server:http://localhost:8000/v1#qunwang13/vrthinker"
@@ -49,19 +39,19 @@ NANO_NOTE = f"Demo judge. {NANO_LIMITS}"
 
 HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 
-_OPTIONS: dict[str, tuple[tuple[Kind, ...], str, str]] = {
-    "quantize": (("hf",), r"4bit|8bit", "4bit or 8bit"),
-    "device": (("hf",), r"cuda(?::\d{1,3})?|mps|xpu(?::\d{1,3})?|cpu", "cuda, mps, xpu or cpu"),
-    "protocol": (SERVED, "|".join(get_args(ProtocolName)), "paired or concat"),
+_OPTIONS: dict[str, tuple[str, str]] = {
+    "quantize": (r"4bit|8bit", "4bit or 8bit"),
+    "device": (r"cuda(?::\d{1,3})?|mps|xpu(?::\d{1,3})?|cpu", "cuda, mps, xpu or cpu"),
+    "protocol": ("|".join(get_args(ProtocolName)), "paired or concat"),
 }
-"""For each option: the kinds that take it, its values as a pattern, and its values in words."""
+"""For each option: its values as a pattern, and in words."""
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeName:
     """The parsed name of a judge."""
 
-    kind: Kind
+    kind: str  # A key of `JUDGES`
     what: str = ""  # Folder or hub id, address, model of a host, or file; "" for nano
     model: str = ""  # Model of a server; "" for its only one
     quantize: Bits | None = None
@@ -105,13 +95,12 @@ class JudgeName:
 
 def parse_judge(text: str) -> JudgeName:
     """Read a judge's name; raise `BadInput`, which holds no secret."""
-    said, colon, rest = text.strip().partition(":")
-    head, _, query = said.partition("?")
-    if not colon and head in ("nano", "local"):
-        return _with_options(JudgeName(cast(Kind, head)), query)
-    if head != said or said not in get_args(Kind) or said == "nano" or not rest:
+    kind, colon, rest = text.strip().partition(":")
+    head, _, query = kind.partition("?")
+    if not colon and head in JUDGES and ":" not in JUDGES[head].form.split()[0]:
+        return _with_options(JudgeName(head), query)
+    if head != kind or kind not in JUDGES or kind == "nano" or not rest:
         raise _no_judge(text.strip())
-    kind = cast(Kind, said)
     if kind == "python" and not re.fullmatch(r"[\w.]+:\w+", rest):
         raise BadInput("Write python:MODULE:ATTRIBUTE, for example python:my_judge:judge.")
     if kind in ("scripted", "python"):
@@ -130,7 +119,7 @@ def _no_judge(text: str) -> BadInput:
     shown, host = text.partition("?")[0][:80], r"(https?:|\[|[\w.-]+:\d+($|[/#]))"
     kind, _, rest = shown.partition(":")
     is_address = "://" in text or "@" in text
-    near = difflib.get_close_matches(kind.lower(), get_args(Kind), 1, 0.7)
+    near = difflib.get_close_matches(kind.lower(), JUDGES, 1, 0.7)
     way = f"Choose {JUDGE_FORMS}."
     if re.match(host, text) or near == ["server"]:
         way = f"Did you mean {SERVER_FORM}?"
@@ -151,7 +140,7 @@ def judge_title(text: str) -> str:
         return parse_judge(text).title
     except BadInput:
         kind = text.partition(":")[0]
-        return kind if kind in get_args(Kind) else re.split(r"[/@:]", text)[-1] or "judge"
+        return kind if kind in JUDGES else re.split(r"[/@:]", text)[-1] or "judge"
 
 
 def _server(rest: str) -> JudgeName:
@@ -187,12 +176,12 @@ def _with_options(judge: JudgeName, query: str) -> JudgeName:
             f"The options of {judge.kind} cannot be read: write ?option=value&option=value."
         )
     for name, value in pairs:
-        known = [option for option, (kinds, _, _) in _OPTIONS.items() if judge.kind in kinds]
+        known = JUDGES[judge.kind].options
         if name not in known:
             takes = f"It takes {' and '.join(known)}" if known else "It takes none"
             raise BadInput(f"A judge of the kind {judge.kind} has no such option. {takes}.")
-        if not re.fullmatch(_OPTIONS[name][1], value):
-            raise BadInput(f"The option {name} has an unknown value: write {_OPTIONS[name][2]}.")
+        if not re.fullmatch(_OPTIONS[name][0], value):
+            raise BadInput(f"The option {name} has an unknown value: write {_OPTIONS[name][1]}.")
     chosen: dict[str, Any] = dict(pairs)  # Each value matches its pattern
     return replace(judge, **chosen)
 

@@ -10,9 +10,9 @@ from importlib.util import find_spec
 from vrthinker_core.backends.checkpoint_files import is_downloaded, published_protocol
 from vrthinker_core.backends.devices import available_memory, best_device
 from vrthinker_core.backends.discover import LocalServer, local_servers
-from vrthinker_core.backends.hosted import HOSTS
 from vrthinker_core.backends.judge_name import DEFAULT_CHECKPOINT, Bits
 from vrthinker_core.backends.quantize import Needs
+from vrthinker_core.backends.registry import JUDGES
 
 NEEDS_OF_7B: dict[Bits | None, Needs] = {
     None: Needs(16_584_333_312, 1_146_880_000),
@@ -37,9 +37,10 @@ class Offer:
 def offers(servers: list[LocalServer]) -> list[Offer]:
     """List every kind of judge, the best for real videos first."""
     found = [*_published(), *_running(servers)]
-    for kind, host in HOSTS.items():
-        missing = "" if os.environ.get(host.key, "").strip() else f"Set {host.key} to your key."
-        found.append(Offer(f"{kind}:MODEL", True, False, f"a key of {host.name}", missing))
+    for entry in JUDGES.values():
+        if host := entry.host:
+            missing = "" if os.environ.get(host.key, "").strip() else f"Set {host.key} to your key."
+            found.append(Offer(entry.form, True, False, f"a key of {host.name}", missing))
     return [*found, Offer("nano", False, True, "nothing")]
 
 
@@ -65,20 +66,24 @@ def _published() -> Iterator[Offer]:
     whole = NEEDS_OF_7B[None].weights / 1e9
     fetch = "" if is_downloaded(DEFAULT_CHECKPOINT) else f", a download of {whole:.1f} GB"
     for bits, needs in NEEDS_OF_7B.items():
-        needed = needs.total
-        slow = "It runs, but takes minutes for each turn on a processor." if device == "cpu" else ""
+        slow = "Without a GPU each turn takes minutes." if device == "cpu" else ""
         missing = ""
         if bits and find_spec("bitsandbytes") is None:
             missing = "Run pip install -e '.[quantize]' first."
-        if free is not None and needed > free:
+        if free is not None and needs.total > free:
             missing = f"Only {free / 1e9:.1f} GB are free: take fewer bits, or a judge on a server."
         name = f"hf:{DEFAULT_CHECKPOINT}" + (f"?quantize={bits}" if bits else "")
-        yield Offer(name, True, True, f"{needed / 1e9:.1f} GB of {memory}{fetch}", missing, slow)
+        yield Offer(
+            name, True, True, f"{needs.total / 1e9:.1f} GB of {memory}{fetch}", missing, slow
+        )
 
 
 def _running(servers: list[LocalServer]) -> Iterator[Offer]:
     """Yield the vision models of this machine's servers."""
     for server in servers:
+        if server.locked:
+            missing = "Set VRTHINKER_API_KEY to its key."
+            yield Offer(f"server:{server.url}", True, False, server.engine or "a server", missing)
         for model in server.models:
             trained = published_protocol([model]) is not None
             yield Offer(f"local:{model}", True, trained, server.engine or "a server")

@@ -19,7 +19,7 @@ from transformers.models.auto.processing_auto import PROCESSOR_MAPPING
 from transformers.utils.import_utils import is_torchvision_available
 
 from vrthinker_core.backends.base import ReplyText, not_cancelled
-from vrthinker_core.backends.checkpoint import Source, quiet_transformers
+from vrthinker_core.backends.checkpoint import Source, end_tokens, quiet_transformers
 from vrthinker_core.backends.checkpoint_files import TOLD, MarkedJudge
 from vrthinker_core.backends.decode import LabelDigits, check_context, to_judge_error
 from vrthinker_core.backends.request_body import instructions_for
@@ -191,8 +191,7 @@ class PlainBackend(MarkedJudge):
             for written, token in tokenizer.get_vocab().items()
             if len(written) <= 8 and any(digit in written for digit in "012")
         )
-        ends = model.generation_config.eos_token_id
-        self.end_tokens = frozenset(ends if isinstance(ends, list) else [ends])
+        self.end_tokens = frozenset(end_tokens(model.generation_config))
         side, forgets = PROBE_SIDE, "Its chat template drops the thoughts of earlier replies."
         cost = f"A frame of {side} x {side} pixels takes {form.tokens_a_frame:,} of its tokens."
         self.notes = (*notes, *(() if self.protocols else (TOLD,)), cost)
@@ -310,8 +309,7 @@ class _Reply(ReplyText):
     stop: Literal["end", "length", "cancelled"] = "end"
     _scores: torch.Tensor  # Of the next token, (1, vocabulary)
     _redirected = False  # `generate` must start again after the replaced text
-    _closed = False
-    _skip = True  # `generate` streams the prompt first
+    _stopped = False  # This `generate` may sample another token, which does not count
     _whole = 0  # Number of tokens whose text is complete
     _before = 0  # Start of the context that a tokenizer needs to decode the next tokens
 
@@ -330,14 +328,14 @@ class _Reply(ReplyText):
         inputs = prompt
         while True:
             thread = threading.Thread(target=self._generate, args=(inputs,), daemon=True)
-            self._skip, self._redirected = True, False
+            self._stopped = self._redirected = False
             thread.start()
             try:
                 while isinstance(end := self._items.get(), int):
                     if piece := self.emit(end):
                         yield piece
             except GeneratorExit:
-                self._closed = True
+                self.stop = "cancelled"
                 raise
             finally:
                 thread.join()
@@ -351,15 +349,7 @@ class _Reply(ReplyText):
         if self.stop == "end" and len(self.tokens) >= self._room:
             self.stop = "length"
 
-    def put(self, value: torch.Tensor) -> None:
-        """Take a token."""
-        # The prompt, or a token that was sampled before `generate` saw the redirect
-        if self._skip or self._redirected:
-            self._skip = False
-            return
-        token = int(value.flatten()[0])
-        if token in self._backend.end_tokens:
-            return
+    def _add(self, token: int) -> None:
         self.tokens.append(token)
         decode, digits = self._backend.form.processor.tokenizer.decode, self._backend.digits
         known = decode(self.tokens[self._before : self._whole], skip_special_tokens=False)
@@ -378,21 +368,23 @@ class _Reply(ReplyText):
             self._redirected = True
         self._items.put(self.safe_end())
 
-    def end(self) -> None:
-        """Do nothing: `_generate` tells the reader when the reply ends."""
-
     def watch(self, _: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         """Keep the scores after the penalty, before the temperature."""
         self._scores = scores
         return scores
 
-    def ask(self, ids: torch.Tensor, _: torch.Tensor, **__: Any) -> torch.Tensor:
-        """Return whether to stop, (batch,)."""
-        stop = self._redirected or self._is_cancelled()
-        return torch.full((ids.shape[0],), stop, device=ids.device)
+    def should_stop(self, ids: torch.Tensor, _: object, **__: Any) -> torch.Tensor:
+        """Take the last of `ids`, (1, tokens); return whether to stop, (1,)."""
+        if not self._stopped:
+            token = int(ids[0, -1])
+            ended = token in self._backend.end_tokens
+            if not ended:
+                self._add(token)
+            self._stopped = self._is_cancelled() or ended or self._redirected
+        return torch.full((1,), self._stopped, device=ids.device)
 
     def _is_cancelled(self) -> bool:
-        if self._closed or self._cancelled():
+        if self._cancelled():
             self.stop = "cancelled"
         return self.stop == "cancelled"
 
@@ -412,9 +404,10 @@ class _Reply(ReplyText):
     def _generate(self, inputs: dict[str, Any]) -> None:
         model, sampling = self._backend.model, self._sampling
         end: BaseException | None = None
-        how: dict[str, Any] = {"do_sample": False}
+        how: dict[str, Any] = {"do_sample": False, "num_beams": 1}
         if sampling.temperature > 0:
-            how = {"do_sample": True, "temperature": sampling.temperature, "top_k": 0, "top_p": 1.0}
+            how |= {"do_sample": True, "temperature": sampling.temperature}
+            how |= {"top_k": 0, "top_p": 1.0}
         names = ("image_token_id", "video_token_id")
         placeholders = [getattr(model.config, name, None) for name in names]
         try:
@@ -427,9 +420,8 @@ class _Reply(ReplyText):
                 model.generate(
                     **inputs,
                     max_new_tokens=max(1, self._room - len(self.tokens)),
-                    streamer=self,
                     logits_processor=[self.watch],
-                    stopping_criteria=[self.ask],
+                    stopping_criteria=[self.should_stop],
                     suppress_tokens=[token for token in placeholders if token is not None] or None,
                     **how,
                 )

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import logging
+import re
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
+from packaging.version import Version
 from safetensors import safe_open
 
 from vrthinker_core.backends.checkpoint_files import ADAPTER, read_json, tensor_shapes
@@ -157,6 +160,9 @@ def _linears(model: Any) -> Iterator[Any]:
 
 
 WEIGHTS = "adapter_model.safetensors"
+PEFT = "0.21"  # Earlier ones import what an adapter names
+LAYER = re.compile(r"(?:base_model\.model\.)?(.*)\.lora_.*")
+PLAIN = "megatron.core"  # What peft writes for an adapter without Megatron
 
 
 def base_of(folder: Path) -> str:
@@ -176,9 +182,9 @@ def base_of(folder: Path) -> str:
             f"{title} has no {WEIGHTS}: an adapter is read from safetensors alone, "
             "since other files can run code."
         )
-    if find_spec("peft") is None:
+    if find_spec("peft") is None or Version(version("peft")) < Version(PEFT):
         raise CheckpointError(
-            f"{title} is an adapter, which takes peft: run pip install -e '.[quantize]'."
+            f"{title} is an adapter, which takes peft {PEFT}: run pip install -e '.[quantize]'."
         )
     base = said.get("base_model_name_or_path")
     if not isinstance(base, str) or not base:
@@ -196,14 +202,32 @@ def base_of(folder: Path) -> str:
 
 
 def check_adapter(folder: Path) -> None:
-    """Raise `CheckpointError` if an adapter is damaged or has non-finite values."""
-    tensor_shapes(folder / WEIGHTS)
+    """Raise `CheckpointError` if an adapter is damaged or has non-finite values.
+
+    Nor may it ask for what costs memory, time or imports before peft looks at the weights: a rank
+    beyond theirs, patterns, or Megatron.
+    """
+    title, said = folder_title(folder), read_json(folder / ADAPTER)
+    shapes = tensor_shapes(folder / WEIGHTS)
+    most = max((shape[0] for name, shape in shapes.items() if "lora_A" in name), default=0)
+    patterns: list[Any] = [said.get(f"{name}_pattern") or {} for name in ("rank", "alpha")]
+    if not all(isinstance(each, dict) for each in patterns):
+        raise CheckpointError(f"{title} is damaged: {ADAPTER} cannot be read.")
+    asked = [said.get("r"), *patterns[0].values()]
+    expressions = [key for each in patterns for key in each if not re.fullmatch(r"[\w.]+", key)]
+    if said.get("megatron_config") or said.get("megatron_core", PLAIN) not in (None, PLAIN):
+        raise CheckpointError(f"{title} is an adapter for Megatron, which is not read.")
+    if not all(type(rank) is int and 0 < rank <= most for rank in asked):
+        raise CheckpointError(f"{title} is damaged: {ADAPTER} asks for ranks that no weight has.")
+    if expressions:
+        raise CheckpointError(
+            f"{title} names layers by patterns in {ADAPTER}: write their names, or {{}}."
+        )
     with safe_open(folder / WEIGHTS, framework="pt") as file:
         for name in file.keys():  # noqa: SIM118 - no mapping
             if not torch.isfinite(file.get_tensor(name)).all():
                 raise CheckpointError(
-                    f"{folder_title(folder)} is damaged: "
-                    f"{name[:200]} holds values that are no numbers."
+                    f"{title} is damaged: {name[:200]} holds values that are no numbers."
                 )
 
 
@@ -213,21 +237,24 @@ def with_adapter(model: Any, folder: Path, *, merge: bool) -> Any:
     The adapter is merged, or stays beside quantised weights, which a merge would round. Raises
     `CheckpointError` if the adapter belongs to another model.
     """
-    from peft import PeftModel
+    from peft import PeftConfig, PeftModel
 
-    title = folder_title(folder)
+    title, shapes = folder_title(folder), tensor_shapes(folder / WEIGHTS)
     try:
         with warnings.catch_warnings(action="ignore"):  # peft uses deprecated transformers names
-            adapted = PeftModel.from_pretrained(model, folder)
+            config: Any = PeftConfig.from_pretrained(folder)
+            # The layers that have weights: what is written may be a pattern that takes for ever
+            config.target_modules = {LAYER.sub(r"\1", name) for name in shapes}
+            config.exclude_modules = config.layers_pattern = config.layers_to_transform = None
+            adapted = PeftModel.from_pretrained(model, folder, config=config)
     except Exception as error:
         raise CheckpointError(
             f"{title} does not belong to its base model: {' '.join(str(error).split())[:200]}"
         ) from error
-    stored = len(tensor_shapes(folder / WEIGHTS))
     placed = sum("lora_" in name for name, _ in adapted.named_parameters())
-    if placed != stored:
+    if placed != len(shapes):
         raise CheckpointError(
             f"{title} does not belong to its base model: "
-            f"{placed} of its {stored} tensors have a place there."
+            f"{placed} of its {len(shapes)} tensors have a place there."
         )
     return adapted.merge_and_unload() if merge else adapted.get_base_model()

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from vrthinker_core.backends.pictures import PictureCache
 from vrthinker_core.protocols import concat, paired
-from vrthinker_core.protocols.prompts import prompt_text
+from vrthinker_core.protocols.base import prompt_text
 from vrthinker_core.types import Frame
 from vrthinker_core.types.messages import GeneratedText, Image, Message, Sampling, Text, Video
 

@@ -3,6 +3,7 @@
 import asyncio
 import difflib
 import logging
+import re
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from concurrent.futures import CancelledError, Future
@@ -11,13 +12,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+import httpx
 import openai
 import stamina
 
 from vrthinker_core.__about__ import asset
 from vrthinker_core.backends.checkpoint_files import Marker, published_protocol, read_marker
 from vrthinker_core.backends.engines import ENGINES, card_facts, engine_facts, engine_of
-from vrthinker_core.backends.judge_name import HOSTED, SERVER_FORM, JudgeName, model_title
+from vrthinker_core.backends.judge_name import SERVER_FORM, JudgeName, model_title
+from vrthinker_core.backends.registry import host_of
 from vrthinker_core.backends.request_body import RequestForm, known_features
 from vrthinker_core.backends.server_errors import (
     GARBAGE,
@@ -25,13 +28,14 @@ from vrthinker_core.backends.server_errors import (
     Secret,
     TransientError,
     failure_of,
-    redirect_refusal,
+    redirected,
+    refuse_redirect,
     to_judge_error,
     unavailable,
 )
 from vrthinker_core.errors import BackendFailed, BackendRefused, BadInput
 from vrthinker_core.types import ProtocolName
-from vrthinker_core.types.messages import Completion
+from vrthinker_core.types.messages import Completion, Retrying
 
 T = TypeVar("T")
 
@@ -92,24 +96,31 @@ class Patience:
         return error.wait is None or (error.wait < self.deadline and error.wait)
 
     async def ask(
-        self, send: Callable[[], Awaitable[T]], secret: Secret, most: int | None = None
+        self,
+        send: Callable[[], Awaitable[T]],
+        secret: Secret,
+        most: int | None = None,
+        tell: Callable[[Retrying], None] = lambda _: None,
     ) -> T:
         """Call `send` and retry with back-off while a retry may help.
 
-        There are at most `most` tries. A server that names the same cause twice is not asked again.
+        There are at most `most` tries; `tell` hears of each after the first. A server that names the same cause twice is not asked again.
         Raises the error that `failure_of` returns for the last failure.
         """
         loop = asyncio.get_running_loop()
-        deadline, cause = loop.time() + self.deadline, ""
+        deadline, cause, busy = loop.time() + self.deadline, "", False
+        tries = min(self.tries, most or self.tries)
         async for attempt in stamina.retry_context(
             self.wait_before,
-            attempts=min(self.tries, most or self.tries),
+            attempts=tries,
             timeout=self.deadline,
             wait_initial=self.first_wait,
             wait_max=self.longest_wait,
             wait_jitter=self.first_wait,
         ):
             with attempt:
+                if attempt.num > 1:
+                    tell(Retrying(attempt.num, tries, busy))
                 try:
                     # The last wait may end after the deadline
                     async with asyncio.timeout_at(max(deadline, loop.time() + self.first_wait)):
@@ -118,7 +129,7 @@ class Patience:
                     failure = failure_of(error, secret)
                     if isinstance(failure, TransientError):
                         failure.tries, failure.lasts = attempt.num, cause == failure.cause != ""
-                        cause = failure.cause
+                        cause, busy = failure.cause, failure.busy
                     raise failure from None
         raise AssertionError("the last attempt returns or raises")
 
@@ -171,19 +182,21 @@ class Server:
 def make_client(address: JudgeName, secret: Secret, patience: Patience) -> openai.AsyncOpenAI:
     """Return an `openai` client for one event loop, also without a key.
 
-    The client uses no proxy for a server on this machine. It never retries: `Patience.ask` does,
-    because its tries can be cancelled and counted. Raises `BadInput` if the client refuses the
-    address or the proxy.
+    The client uses no proxy for a server on this machine, and sends frames to no other host than
+    the address names. Only with OPENAI_API_KEY it names the organisation that belongs to it. It
+    never retries: `Patience.ask` does, because its tries can be cancelled and counted. Raises
+    `BadInput` if the client refuses the address or the proxy.
     """
     timeout = openai.Timeout(patience.silence, connect=patience.connect)
     here = urlsplit(address.what).hostname in LOOPBACK
     try:
-        return openai.AsyncOpenAI(
+        hooks: Any = {"response": [refuse_redirect]}
+        client = openai.AsyncOpenAI(
             base_url=address.what,
             api_key=secret.value or "none",
             max_retries=0,
             timeout=timeout,
-            http_client=openai.DefaultAsyncHttpxClient(trust_env=False) if here else None,
+            http_client=openai.DefaultAsyncHttpxClient(trust_env=not here, event_hooks=hooks),
         )
     except ImportError as error:
         raise BadInput(f"The proxy that {PROXIES} names cannot be used: {error}") from None
@@ -191,6 +204,9 @@ def make_client(address: JudgeName, secret: Secret, patience: Patience) -> opena
         raise BadInput(
             f"This is no address of a server, or {PROXIES} names no proxy. Write {SERVER_FORM}."
         ) from None
+    if (address.kind, secret.variable) != ("openai", "OPENAI_API_KEY"):
+        client.organization = client.project = None
+    return client
 
 
 def server_root(address: JudgeName) -> str:
@@ -207,14 +223,12 @@ def find_server(address: JudgeName, secret: Secret, patience: Patience) -> Serve
     retries = logging.getLogger("stamina")
     if retries.level == logging.NOTSET:  # Otherwise it writes a line a retry to stderr
         retries.setLevel(logging.ERROR)
-    client = make_client(address, secret, patience)
-    thread = LoopThread("list of models")
 
-    async def find() -> Server:
+    async def find(client: openai.AsyncOpenAI) -> Server:
         url, cards = await _listed(client, address, secret, patience)
         found = replace(address, what=url or address.what)
         root = server_root(found)
-        name = found.kind if found.kind in HOSTED else engine_of(root, cards)
+        name = found.kind if host_of(found.kind) else engine_of(root, cards)
         card = _find_card(found, cards, name)
         model = recognise(card, found.protocol, name)
         listed, said = card_facts(card), await engine_facts(client, root, name, model.id)
@@ -226,10 +240,43 @@ def find_server(address: JudgeName, secret: Secret, patience: Patience) -> Serve
         length = said.context_length or listed.context_length
         return Server(found, replace(model, context_length=length), secret, patience)
 
+    return _ask(address, secret, patience, find)
+
+
+def _ask(
+    address: JudgeName,
+    secret: Secret,
+    patience: Patience,
+    work: Callable[[openai.AsyncOpenAI], Coroutine[Any, Any, T]],
+) -> T:
+    """Return what `work` finds out with a client, both in a thread of their own."""
+    client, thread = make_client(address, secret, patience), LoopThread("list of models")
     try:
-        return thread.submit(find()).result()
+        return thread.submit(work(client)).result()
     finally:
         thread.close(client.close())
+
+
+def vision_models(address: JudgeName, secret: Secret, patience: Patience) -> list[ServedModel]:
+    """List a host's models that take pictures, those to offer first before.
+
+    Raises `BackendRefused` if the host refuses the key, another `JudgeError` if the list fails.
+    """
+    host = host_of(address.kind)
+    assert host is not None
+    found = replace(address, what=host.url)
+    _, cards = _ask(
+        found, secret, patience, lambda client: _listed(client, found, secret, patience)
+    )
+    seeing = re.compile(host.sees or r"(?!)")
+    seen = [card for card in cards if card_facts(card).sees or seeing.match(str(card["id"]))]
+    first = [re.compile(pattern) for pattern in host.first]
+
+    def rank(model: ServedModel) -> tuple[int, str]:
+        ranks = (place for place, each in enumerate(first) if each.fullmatch(model.id))
+        return next(ranks, len(first)), model.id
+
+    return sorted((recognise(card, None, address.kind) for card in seen), key=rank)
 
 
 def _find_card(address: JudgeName, cards: list[dict[str, Any]], engine: str) -> Mapping[str, Any]:
@@ -243,7 +290,7 @@ def _find_card(address: JudgeName, cards: list[dict[str, Any]], engine: str) -> 
         raise BackendRefused(_choose(listed) if listed else none)
     wanted = address.model or listed[0]
     names = [wanted]
-    if engine in HOSTED:
+    if host_of(engine):
         names += [f"models/{wanted}", wanted.rpartition(":")[0]]
     elif engine == "ollama":
         names += [f"{wanted}:latest"]
@@ -285,9 +332,19 @@ def _prices(card: Mapping[str, Any]) -> Prices | None:
 async def _listed(
     client: openai.AsyncOpenAI, address: JudgeName, secret: Secret, patience: Patience
 ) -> tuple[str, list[dict[str, Any]]]:
-    """Return what `list_models` returns; nothing if a named model needs no list."""
+    """Return what `list_models` returns; nothing if a named model needs no list.
+
+    The key is tried first where the list is public.
+    """
+    host = host_of(address.kind)
+
+    async def ask() -> tuple[str, list[dict[str, Any]]]:
+        if host and host.tries_key_at and secret.value:
+            await client.get(host.tries_key_at, cast_to=httpx.Response)
+        return await list_models(client)
+
     try:
-        return await patience.ask(lambda: list_models(client), secret, most=3)
+        return await patience.ask(ask, secret, most=3)
     except TransientError as passing:
         # `transformers serve` fails here before the first download
         if not (passing.answered and address.model):
@@ -310,8 +367,8 @@ async def list_models(client: openai.AsyncOpenAI) -> tuple[str, list[dict[str, A
     url = str(response.url).rstrip("/")
     keeps_key = "authorization" in response.request.headers
     taken_on = bool(response.history) and url.endswith("/models") and keeps_key
-    if not taken_on and (redirected := redirect_refusal(response)):
-        raise redirected
+    if response.history and not taken_on:
+        raise redirected(response.history[0].url, response.url)
     answer = response.json()
     cards = answer.get("data") if isinstance(answer, dict) else None
     if not isinstance(cards, list) or not all(

@@ -16,11 +16,12 @@ from typing import Any, Literal
 import openai
 
 from vrthinker_core.backends.base import GenerationRequest, StreamItem, not_cancelled
-from vrthinker_core.backends.checkpoint_files import TOLD, MarkedJudge
+from vrthinker_core.backends.checkpoint_files import CORRECTION, TOLD, MarkedJudge
 from vrthinker_core.backends.engines import ENGINES, loaded_context
-from vrthinker_core.backends.hosted import HOSTS, host_key, read_key
 from vrthinker_core.backends.judge_name import NANO_NOTE, JudgeName, model_title
+from vrthinker_core.backends.keys import host_key, read_key
 from vrthinker_core.backends.pictures import PictureCache
+from vrthinker_core.backends.registry import host_of
 from vrthinker_core.backends.reply_builder import (
     ReplyBuilder,
     ends_reply,
@@ -45,7 +46,6 @@ from vrthinker_core.backends.server_errors import (
     TransientError,
     failure_of,
     may_be_mended,
-    redirect_refusal,
     streamed_failure,
     to_judge_error,
     tokens_left,
@@ -53,7 +53,7 @@ from vrthinker_core.backends.server_errors import (
 )
 from vrthinker_core.errors import BackendFailed, ContextFull
 from vrthinker_core.types.frames import IMAGE_FACTOR
-from vrthinker_core.types.messages import Cancelled, Completion, Message, Sampling
+from vrthinker_core.types.messages import Cancelled, Completion, Message, Retrying, Sampling
 
 POLL_SECONDS = 0.05  # Between two checks for a cancel
 
@@ -98,7 +98,7 @@ class ServerConversation:
 
     def stream(
         self, messages: Sequence[Message], sampling: Sampling, cancelled: Cancelled = not_cancelled
-    ) -> Iterator[str | Completion]:
+    ) -> Iterator[str | Retrying | Completion]:
         """Stream a reply: see `Conversation`.
 
         `cancelled` is asked every 0.05 s, also while nothing arrives. A cancel closes the request.
@@ -136,7 +136,7 @@ class ServerConversation:
         self, request: GenerationRequest, builder: ReplyBuilder, put: Callable[[StreamItem], None]
     ) -> None:
         try:
-            async with aclosing(self._pieces(request, builder)) as pieces:
+            async with aclosing(self._pieces(request, builder, put)) as pieces:
                 async for piece in pieces:
                     put(piece)
             completion = builder.completion()
@@ -185,13 +185,16 @@ class ServerConversation:
         self._counted = tuple(messages), prompt
 
     async def _pieces(
-        self, request: GenerationRequest, builder: ReplyBuilder
+        self,
+        request: GenerationRequest,
+        builder: ReplyBuilder,
+        tell: Callable[[Retrying], None],
     ) -> AsyncGenerator[str, None]:
         """Yield the text; a redirect ends the request and starts another."""
         prefix, sampling = "", request.sampling
         while True:
             async with aclosing(
-                self._chunks(request.messages, sampling, prefix, builder)
+                self._chunks(request.messages, sampling, prefix, builder, tell)
             ) as chunks:
                 async for chunk in chunks:
                     if piece := builder.add(chunk):
@@ -210,7 +213,12 @@ class ServerConversation:
             yield piece
 
     async def _chunks(
-        self, messages: Sequence[Message], sampling: Sampling, prefix: str, builder: ReplyBuilder
+        self,
+        messages: Sequence[Message],
+        sampling: Sampling,
+        prefix: str,
+        builder: ReplyBuilder,
+        tell: Callable[[Retrying], None],
     ) -> AsyncGenerator[Any, None]:
         """Yield the chunks of one request.
 
@@ -222,7 +230,7 @@ class ServerConversation:
             body = form.body(messages, sampling, self._pictures, prefix)
             try:
                 send = partial(self._send, body)
-                first, stream = await server.patience.ask(send, server.secret)
+                first, stream = await server.patience.ask(send, server.secret, tell=tell)
                 break
             except TransientError as passing:
                 raise unavailable(passing) from None
@@ -255,8 +263,6 @@ class ServerConversation:
         stream = await self._client.chat.completions.create(**body)
         _note_end(stream.response)
         try:
-            if redirected := redirect_refusal(stream.response):
-                raise redirected
             if holds_token(_checked(whole := await whole_reply(stream.response), self._server)):
                 return whole, stream
             async for chunk in stream:
@@ -357,8 +363,8 @@ def stream_replies(requests: Sequence[GenerationRequest]) -> Iterator[tuple[int,
                 index, item = items.get(timeout=POLL_SECONDS)
             except queue.Empty:
                 continue
-            if isinstance(item, str) and index in pending:
-                pending[index].taken += 1
+            if isinstance(item, str | Retrying) and index in pending:
+                pending[index].taken += isinstance(item, str)
                 yield index, item
             elif reply := pending.pop(index, None):
                 reply.future.cancel()
@@ -375,9 +381,6 @@ def _measure(messages: Sequence[Message]) -> float:
     pixels = sum(frame.width * frame.height for frame in frames)
     # A token has four bytes of text, until the server's counts correct this
     return 1 + text / 4 + pixels / IMAGE_FACTOR**2
-
-
-CORRECTION = "If it was, put ?protocol=paired or ?protocol=concat behind its name."
 
 
 class ServerBackend(MarkedJudge):
@@ -403,7 +406,7 @@ class ServerBackend(MarkedJudge):
         The environment holds the key if `secret` is None. Raises `BadInput` if a key or a proxy
         cannot be used, another `JudgeError` if the server has no such model or does not answer.
         """
-        if host := HOSTS.get(judge.kind):
+        if host := host_of(judge.kind):
             judge = replace(judge, what=host.url, model=judge.what)
         secret = secret or (host_key(host) if host else read_key())
         server = find_server(judge, secret, patience or Patience())
@@ -416,10 +419,7 @@ class ServerBackend(MarkedJudge):
         if not self.protocols:
             notes.append(f"{TOLD} {CORRECTION}")
         if "temperature" not in self.server.form.features:
-            notes.append(
-                "The server takes no temperature: it samples with its own, "
-                "whatever the settings say."
-            )
+            notes.append("The server chooses the temperature: the setting has no effect.")
         engine, reads = ENGINES.get(model.engine), model.context_length
         # Eight frames a video and one call of twelve take about 9,000 tokens
         if engine is not None and reads is not None and reads < 16_384:

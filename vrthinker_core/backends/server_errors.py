@@ -2,11 +2,14 @@
 
 import json
 import re
+from base64 import b64encode
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from html import unescape
 from math import inf
 from typing import Any
+from urllib.parse import unquote
 
 import openai
 
@@ -67,6 +70,8 @@ _MOMENTARY = re.compile(
 )
 """How a server says that it failed for now, or failed without a cause."""
 _MASKED = re.compile(r"\S*(?:\*\*|\w\.\.\.\w|…)\S*")
+_ESCAPED = re.compile(r"\\(?:u\{?|x)([0-9a-fA-F]{2,4})\}?")
+ECHO = 8  # Characters of a key in a server's words by which the key counts as told
 _PAGE = re.compile(r"\s*<[a-z!?]", re.IGNORECASE)
 
 
@@ -78,10 +83,16 @@ class TransientError(Exception):
     """
 
     def __init__(
-        self, sentence: str, wait: float | None = None, *, answered: bool = False, cause: str = ""
+        self,
+        sentence: str,
+        wait: float | None = None,
+        *,
+        answered: bool = False,
+        busy: bool = False,
+        cause: str = "",
     ) -> None:
         super().__init__(sentence)
-        self.wait, self.answered, self.cause = wait, answered, cause
+        self.wait, self.answered, self.busy, self.cause = wait, answered, busy, cause
         self.tries = 1  # Number of requests so far
         self.lasts = False  # The try before had the same cause
 
@@ -108,8 +119,26 @@ class Secret:
         return "Secret()"
 
     def removed_from(self, text: str) -> str:
-        """Return the text without the key."""
-        return text.replace(self.value, "[key]") if self.value else text
+        """Return the text without the key; "" if the key stands in it in another spelling."""
+        text = _MASKED.sub("[key]", text.replace(self.value, "[key]")) if self.value else text
+        return "" if self._stands_in(text) else text
+
+    def _stands_in(self, text: str) -> bool:
+        """Whether 8 characters of the key stand there: quoted, escaped, spaced or encoded."""
+        value, plain = self.value.encode(), _letters(self.value)
+        if len(plain) < ECHO:
+            return False
+        # Base64 of the same bytes depends on their place among threes; the ends on their neighbours
+        codes = [b64encode(bytes(place) + value)[2 * place : -4].decode() for place in range(3)]
+        spellings = (plain, plain[::-1], *map(_letters, (value.hex(), *codes)))
+        parts = {each[at : at + ECHO] for each in spellings for at in range(len(each) - ECHO + 1)}
+        seen = text
+        for _ in range(3):  # It may be encoded more than once
+            said = _letters(seen)
+            if any(said[at : at + ECHO] in parts for at in range(len(said) - ECHO + 1)):
+                return True
+            seen = unquote(unescape(_ESCAPED.sub(lambda code: chr(int(code[1], 16)), seen)))
+        return False
 
     def quoted(self, text: str) -> str:
         """Return a server's words as a part of a sentence.
@@ -118,6 +147,11 @@ class Secret:
         characters.
         """
         return quoted(self.removed_from(text))
+
+
+def _letters(text: str) -> str:
+    """Return the letters and digits alone, in lower case."""
+    return "".join(filter(str.isalnum, text)).casefold()
 
 
 def quoted(text: str) -> str:
@@ -131,6 +165,8 @@ def failure_of(error: Exception, secret: Secret) -> Exception:
 
     Returns `TransientError`, `RequestRefusal`, or the error that ends the turn.
     """
+    if isinstance(error.__cause__, BackendRefused):  # Of `refuse_redirect`
+        error = error.__cause__
     if isinstance(error, JudgeError | TransientError | RequestRefusal):
         return error
     if isinstance(error, openai.APIStatusError):
@@ -138,9 +174,7 @@ def failure_of(error: Exception, secret: Secret) -> Exception:
         with suppress(ValueError):  # `Retry-After` may be missing, or a date
             seconds = float(error.response.headers.get("retry-after", ""))
             wait = seconds if 0 < seconds < inf else None
-        return redirect_refusal(error.response) or _failure(
-            error.status_code, error.code, _answer(error), secret, wait
-        )
+        return _failure(error.status_code, error.code, _answer(error), secret, wait)
     kind = type(error.__cause__ or error).__name__ + type(error).__name__
     if "Timeout" in kind:
         return TransientError(
@@ -164,21 +198,21 @@ def failure_of(error: Exception, secret: Secret) -> Exception:
     return BackendFailed(GARBAGE) if isinstance(error, garbage) else error
 
 
-def redirect_refusal(response: Any) -> BackendRefused | None:
-    """Return an error if a redirect turned the request into a GET.
+async def refuse_redirect(response: Any) -> None:
+    """Raise `BackendRefused` before frames follow a redirect; an event hook of the client."""
+    if response.has_redirect_location and response.request.method == "POST":
+        raise redirected(response.url, response.url.join(response.headers["location"]))
 
-    Such a request loses its content. Returns None for any other response.
-    """
-    if not any(step.status_code in (301, 302, 303) for step in response.history):
-        return None
-    where = _base_address(response.url)
-    if where == _base_address(response.history[0].url):  # Only a slash differs, for example
+
+def redirected(asked: Any, where: Any) -> BackendRefused:
+    """Return the error for a redirect, which no frames and no key follow."""
+    if _base_address(asked) == _base_address(where):  # Only a slash differs, for example
         return BackendRefused(
-            f"The server redirects to its path {response.url.path}, "
-            "where requests arrive without their content. Let it answer without that redirect."
+            f"The server redirects to its path {where.path}, where nothing is sent on. "
+            "Let it answer without that redirect."
         )
     return BackendRefused(
-        f"The server redirects to {where}, where requests arrive without their content. "
+        f"The server redirects to {_base_address(where)}, where nothing is sent on. "
         "Use that address."
     )
 
@@ -209,12 +243,9 @@ def _failure(
     message, text = secret.quoted(said), said if isinstance(answer, str) else _as_text(answer)
     name = secret.variable
     if status == 401 or (status == 400 and re.search(r"(?i)\bAPI[ _]key\b", said)):  # 400: Gemini
-        # OpenAI repeats the key half masked
-        quote = f"It says: {_MASKED.sub('[key]', message)}."
+        quote = f"It says: {message}."
         if secret.value:
-            return BackendRefused(
-                f"The server does not accept the key in {name}: put another one into it. {quote}"
-            )
+            return BackendRefused(f"The server does not accept the key in {name}. {quote}")
         return BackendRefused(f"The server wants a key: put it into {name}. {quote}")
     if status == 403:  # A valid key may lack a right to a country, a model or an account
         key = f"No key was sent: put one into {name}."
@@ -234,7 +265,13 @@ def _failure(
     failed = "has too many requests" if status == 429 else failed
     quote = f" It says: {message}." if said else ""
     sentence = f"The server {failed}.{quote} Check the server, and compare again later."
-    return TransientError(sentence, wait, answered=True, cause=message if said and named else "")
+    return TransientError(
+        sentence,
+        wait,
+        answered=True,
+        busy=status in (429, 503),
+        cause=message if said and named else "",
+    )
 
 
 def _answer(error: openai.APIStatusError) -> object:

@@ -144,8 +144,8 @@ class BatchedCache:
         self._rows = max(cache.num_tokens for cache in caches) + 256
         self._storage: list[LayerStorage] = []  # (batch, heads, rows + 1, head_dim) each
         for layers in zip(*(cache.layers for cache in caches), strict=True):
-            _, heads, _, size = layers[0].storage[0].shape
-            like, shape = layers[0].storage[0], (len(layers), heads, self._rows + 1, size)
+            like = layers[0].storage[0]
+            shape = (len(layers), like.shape[1], self._rows + 1, like.shape[3])
             # Unused rows are zeros: a masked row must not be NaN
             keys, values = like.new_zeros(shape), like.new_zeros(shape)
             self._storage.append((keys, values))
@@ -233,20 +233,17 @@ class _BatchSequence:
         return [item for item in new if isinstance(item, VisionItem)]
 
     def attempt(self, step: Callable[[], None]) -> None:
-        """Call `step`; keep the exception it raises for `next_items`."""
+        """Call `step`, unless one failed; keep its exception for `next_items`."""
         try:
-            step()
+            if self._error is None:
+                step()
         except Exception as error:  # noqa: BLE001 - becomes an item of the stream
             self._error = error
 
     def next_items(self) -> Iterator[tuple[int, StreamItem]]:
         """Sample a token; yield new text, at the end completion or error."""
         generation = self.generation
-        try:
-            if self._error is None:
-                self.token = generation.sample()
-        except Exception as error:  # noqa: BLE001 - becomes an item of the stream
-            self._error = error
+        self.attempt(self._sample)
         if self._error is not None:
             self.finished = True
             yield self._index, self._conversation.error_after(generation, self._error)
@@ -256,6 +253,9 @@ class _BatchSequence:
             yield self._index, text
         if self.finished:
             yield self._index, generation.completion()
+
+    def _sample(self) -> None:
+        self.token = self.generation.sample()
 
     def decode_alone(self) -> None:
         """Process the sampled token in a decode step of its own."""
@@ -281,7 +281,6 @@ class BatchDecoder:
         items = [item for each in sequences for item in each.new_images()]
         # Only a single sequence can have more patches: its prefill encodes them chunk by chunk
         if _patches(items) <= PATCHES_AT_ONCE:
-            limit_threads(self._loaded.vision.threads)
             with suppress(Exception):  # The prefill raises it again
                 self._loaded.vision.encode(items)
         threads = parallelism(self._loaded.vision.threads)
@@ -349,11 +348,7 @@ class TransformersBackend(MarkedJudge):
 
     @classmethod
     def load(
-        cls,
-        source: str,
-        *,
-        device: str | None = None,
-        dtype: torch.dtype | None = None,
+        cls, source: str, *, device: str | None = None, dtype: torch.dtype | None = None
     ) -> TransformersBackend:
         """Open a folder or a hub id.
 

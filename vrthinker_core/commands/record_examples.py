@@ -17,9 +17,9 @@ from vrthinker_core.__about__ import asset
 from vrthinker_core.backends import Backend, ScriptedBackend
 from vrthinker_core.drawn.video_files import write_video
 from vrthinker_core.drawn.world import draw_pair
+from vrthinker_core.errors import os_errors
 from vrthinker_core.protocols import Concat, Paired
 from vrthinker_core.runner import compare
-from vrthinker_core.storage import os_errors
 from vrthinker_core.traces import to_json
 from vrthinker_core.types import Settings, VideoPair
 

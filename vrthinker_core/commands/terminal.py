@@ -27,10 +27,9 @@ from typer import Option
 
 from vrthinker_core.backends.judge_name import JUDGE_FORMS
 from vrthinker_core.drawn.notes import outside_words
-from vrthinker_core.errors import BadInput
+from vrthinker_core.errors import BadInput, os_errors
 from vrthinker_core.protocols.parser import verdict_probabilities
 from vrthinker_core.results.result import ROW_FAULT, PairResult
-from vrthinker_core.storage import os_errors
 from vrthinker_core.types import Dimension, Side, Verdict, Vote
 from vrthinker_core.types.events import (
     Event,

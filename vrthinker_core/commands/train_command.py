@@ -81,7 +81,7 @@ def chosen_teacher(stage: str, data: str, teacher: str | None) -> str | None:
 
 
 def _is_drawn(data: str) -> bool:
-    return data.partition(":")[0] in ("drawn", "drawn2")
+    return data.partition(":")[0] == "drawn"
 
 
 def open_training_data(run: TrainingRun, config: TrainConfig) -> "TrainingData":

@@ -3,21 +3,70 @@
 A fault knows nothing about what is drawn, so the same faults can be put into any video.
 """
 
-import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
+from typing import Any
 
+import cv2
 import numpy as np
+from numpy.typing import NDArray
 
-from vrthinker_core.drawn.damage import DAMAGES, FAINTEST, REFERENCE_SIDE
 from vrthinker_core.drawn.textures import Pixels
 
 FRAMES = 128  # Frames of a clip, as many as a `paired` judge can ask for
 OPENING_FRAMES = (16, 48, 80, 112)  # The frames that such a judge is shown before it asks for any
+REFERENCE_SIDE = 112
+"""Pixels per side at which the built-in judge sees a picture. Damage scales with the picture."""
+
+
+def _blurry(picture: Pixels, strength: float, _: object) -> Pixels:
+    sigma = (1.6 + 1.6 * strength) * picture.shape[1] / REFERENCE_SIDE
+    return _pixels(cv2.GaussianBlur(picture, (0, 0), sigma))
+
+
+def _noisy(picture: Pixels, strength: float, rng: np.random.Generator) -> Pixels:
+    shape = REFERENCE_SIDE, REFERENCE_SIDE, 3  # Finer noise fades when a judge sees it smaller
+    grains = rng.standard_normal(shape, np.float32) * np.float32(22 + 22 * strength)
+    height, width = picture.shape[:2]
+    return _pixels(picture + cv2.resize(grains, (width, height), interpolation=cv2.INTER_NEAREST))
+
+
+def _blocky(picture: Pixels, strength: float, _: object) -> Pixels:
+    blocks = 18 if strength < 0.5 else 14
+    height, width = picture.shape[:2]
+    small = cv2.resize(picture, (blocks, blocks), interpolation=cv2.INTER_AREA)
+    return _pixels(cv2.resize(small, (width, height), interpolation=cv2.INTER_NEAREST))
+
+
+def _dark(picture: Pixels, strength: float, _: object) -> Pixels:
+    return _pixels(picture * np.float32(0.38 - 0.12 * strength))
+
+
+def _bright(picture: Pixels, strength: float, _: object) -> Pixels:
+    return _pixels(picture * np.float32(1.25 + 0.15 * strength) + 45)
+
+
+def _banded(picture: Pixels, strength: float, _: object) -> Pixels:
+    levels = 4 if strength < 0.5 else 3
+    return _pixels(np.floor(picture * np.float32(levels / 256)) * np.float32(255 / (levels - 1)))
+
+
+def _pixels(values: NDArray[Any]) -> Pixels:
+    clipped: Pixels = np.clip(values, 0, 255).astype(np.uint8)
+    return clipped
+
+
+# Each takes picture, strength and random numbers
+DAMAGES: dict[str, Callable[[Pixels, float, np.random.Generator], Pixels]] = {
+    "blurry": _blurry,
+    "noisy": _noisy,
+    "blocky": _blocky,
+    "dark": _dark,
+    "bright": _bright,
+    "banded": _banded,
+}
 CLEAR = "clear"  # State of a frame without damage
 PICTURE_FAULTS = (*DAMAGES, "flicker")  # A flicker makes runs of three frames dark or bright
-COARSE = 16  # Frames between two of a coarse look
-HINT = 4  # Frames that a freeze has lasted, at least, when a coarse look shows it
 MOTION_FAULTS = ("jittery", "frozen", "jumpy")
 
 
@@ -27,10 +76,8 @@ class PictureFault:
 
     kind: str
     window: range
-    strength: float  # From damage.FAINTEST to 1 (obvious)
+    strength: float  # From 0 to 1 (obvious)
     seed: int  # Of the noise and the flicker
-    grain: int = REFERENCE_SIDE  # Grains of the noise per side of the picture
-    fade: int = 0  # Frames over which the damage grows at the window's start and falls at its end
 
     def state(self, index: int) -> str:
         """Return the state of frame `index`: "clear" or one of `DAMAGES`."""
@@ -49,13 +96,7 @@ class PictureFault:
         if (state := self.state(index)) == CLEAR:
             return picture
         rng = np.random.default_rng((self.seed, 1, index))
-        damaged = DAMAGES[state](picture, self.strength, rng, self.grain)
-        inside = min(index - self.window.start, self.window.stop - 1 - index)
-        if inside >= self.fade:
-            return damaged
-        # The outer ends of a window that fades have this share of the damage
-        share = np.float32(0.35 + (1 - 0.35) * inside / self.fade)
-        return (picture + (damaged.astype(np.float32) - picture) * share).astype(np.uint8)
+        return DAMAGES[state](picture, self.strength, rng)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,104 +105,60 @@ class MotionFault:
 
     kind: str
     window: range
-    jump: float  # Share of the ground's width, or of the picture's if all of it moves
+    jump: float  # Share of the ground's width
     seed: int  # Of the jitter
-    strength: float = 1.0  # Of the jitter
-    skip: float = 0.0  # How far a jump goes along the motion, as a share of the clip
-    # Direction of the jump in radians, if the whole picture moves instead of the things
-    turn: float | None = None
 
     def time_and_offset(self, index: int) -> tuple[float, float]:
         """Return (time, sideways offset) of frame `index`; the clip takes time 0..1."""
         time = index / (FRAMES - 1)
-        if index in self.window and self.kind == "frozen":
-            return self.window.start / (FRAMES - 1), 0.0
-        if index not in self.window or self.turn is not None:
+        if index not in self.window:
             return time, 0.0
+        if self.kind == "frozen":
+            return self.window.start / (FRAMES - 1), 0.0
         if self.kind == "jumpy":
-            return time + self.skip, self.jump
+            return time, self.jump
         rng = np.random.default_rng((self.seed, index))
         time += rng.uniform(-0.02, 0.02)
-        return time, rng.choice([-1.0, 1.0]) * rng.uniform(0.11, 0.17) * self.strength
-
-    def shift(self, index: int) -> tuple[float, float]:
-        """Return how far frame `index` is shifted, right and down, in pictures."""
-        if self.turn is None or self.kind == "frozen" or index not in self.window:
-            return 0.0, 0.0
-        if self.kind == "jumpy":
-            return self.jump * float(np.cos(self.turn)), self.jump * float(np.sin(self.turn))
-        sizes = np.random.default_rng((self.seed, index)).uniform(0.09, 0.14, 2) * self.strength
-        back = np.random.default_rng((self.seed, 2, index)).random(2) < 0.5
-        right, down = np.where(back, -sizes, sizes).tolist()
-        return right, down
+        return time, rng.choice([-1.0, 1.0]) * rng.uniform(0.11, 0.17)
 
 
-@dataclass(frozen=True, slots=True)
-class FaultRanges:
-    """The ranges that the faults of a world are drawn from."""
-
-    faintest: float = FAINTEST  # Lowest strength of damage to the picture
-    grains: tuple[int, ...] = (56, REFERENCE_SIDE, REFERENCE_SIDE, 224)
-    fades: float = 1 / 3  # Share of windows in which the damage fades in and out
-    jitter: tuple[float, float] = (0.6, 1.2)  # Its strength
-    jump: tuple[float, float] = (0.16, 0.34)
-    skips: float = 0.25  # Share of the jumps of things that go along the motion
-    whole: float = 0.3  # Share of motion faults of things that move all of the picture
-    # About these frames lie the windows that no opening frame shows, up to `reach` on either side
-    middles: tuple[int, ...] = tuple(range(OPENING_FRAMES[0] + 8, OPENING_FRAMES[-1], 8))
-    reach: tuple[int, int] = (1, 16)
+def skip(rng: np.random.Generator, count: int = 1) -> None:
+    """Skip random numbers that earlier versions used, so that seeds keep their pairs."""
+    rng.random(count)
 
 
-def draw_picture_fault(rng: np.random.Generator, ranges: FaultRanges) -> PictureFault:
+def draw_picture_fault(rng: np.random.Generator) -> PictureFault:
     """Return a random fault of the picture."""
     kind = str(rng.choice(PICTURE_FAULTS))
-    strength, seed = rng.uniform(ranges.faintest, 1), int(rng.integers(1 << 30))
-    grain = int(rng.choice(ranges.grains)) if kind == "noisy" else REFERENCE_SIDE
-    if grain > REFERENCE_SIDE:
-        strength += 1  # Such fine noise half fades when the picture is shrunk
-    window = _draw_window(rng, kind, ranges)
-    fades = len(window) < FRAMES and kind != "flicker" and rng.random() < ranges.fades
-    fade = min(8, len(window) // 3) if fades else 0
-    return PictureFault(kind, window, strength, seed, grain, fade)
+    strength, seed = rng.random(), int(rng.integers(1 << 30))
+    window = _draw_window(rng, kind)
+    if len(window) < FRAMES and kind != "flicker":
+        skip(rng)
+    return PictureFault(kind, window, strength, seed)
 
 
-def draw_motion_fault(
-    rng: np.random.Generator, ranges: FaultRanges, *, whole: bool = False, freezes: bool = True
-) -> MotionFault:
-    """Return a random motion fault of the whole picture or its things.
-
-    Without `freezes` the fault is no freeze.
-    """
-    kind = str(rng.choice(MOTION_FAULTS if freezes else ("jittery", "jumpy")))
-    seed, strength = int(rng.integers(1 << 30)), rng.uniform(*ranges.jitter)
-    turn = rng.uniform(0, 2 * math.pi) if whole else None
-    jump, skip = rng.uniform(*ranges.jump), 0.0
-    if not whole and rng.random() < ranges.skips:
-        jump, skip = 0.0, float(rng.choice([-1, 1])) * rng.uniform(0.22, 0.36)
-    window = _draw_window(rng, kind, ranges)
-    return MotionFault(kind, window, jump, seed, strength, skip, turn)
+def draw_motion_fault(rng: np.random.Generator) -> MotionFault:
+    """Return a random fault of the motion."""
+    skip(rng)
+    kind, seed = str(rng.choice(MOTION_FAULTS)), int(rng.integers(1 << 30))
+    skip(rng)
+    jump = rng.uniform(0.26, 0.34)
+    skip(rng)
+    return MotionFault(kind, _draw_window(rng, kind), jump, seed)
 
 
-def _draw_window(rng: np.random.Generator, kind: str, ranges: FaultRanges) -> range:
+def _draw_window(rng: np.random.Generator, kind: str) -> range:
     """Return a random window.
 
-    Half of the windows lie strictly between two opening frames, so that only a judge that asks for
-    frames can know of them. A coarse look shows at least a hint of each fault:
-    no further frame is needed for a fault without one. The other windows show in the opening
+    Half of the windows lie strictly between two opening frames and hold the middle of them, so that
+    only a judge that asks for frames can know of them. The other windows show in the opening
     frames. Half of those are the whole clip, except for the kinds that would not show then.
     """
-    frozen = kind == "frozen"
-    shortest, lead = (12, HINT) if frozen else (6, 0)
-    hidden = rng.random() < 0.5
-    while hidden:
-        middle = int(rng.choice(ranges.middles))
-        start = middle - int(rng.integers(*ranges.reach))
-        stop = middle + int(rng.integers(*ranges.reach))
-        inside = any(before < start and stop <= after for before, after in pairwise(OPENING_FRAMES))
-        coarse = any(index % COARSE == 0 for index in range(start + lead, stop))
-        if inside and stop - start >= shortest and coarse:
-            return range(start, stop)
-    if frozen:  # Shows only if two opening frames lie in the window
+    if rng.random() < 0.5:
+        middle = int(rng.choice((32, 64, 96)))
+        start = middle - int(rng.integers(9, 16))
+        return range(start, middle + int(rng.integers(9, 16)))
+    if kind == "frozen":  # Shows only if two opening frames lie in the window
         k = int(rng.integers(3))
         start = OPENING_FRAMES[k] - int(rng.integers(12))
         return range(start, OPENING_FRAMES[k + 1] + int(rng.integers(2, 15)))

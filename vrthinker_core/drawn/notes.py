@@ -14,20 +14,21 @@ which number on the frames are of video 2:
 Brackets behind a place hold the thing's place in the frames beside:
 
     #32 at 52%,28% (#16 at 36%,28%, #48 at 68%,28%) clear, moves;
+
+The judge has learnt from a larger world than the one that is drawn now, and still writes its words:
+two things, several of one, a photo as the ground, two places of a frame.
 """
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from vrthinker_core.drawn.facts import COLOURS, COUNT_WORDS, DIRECTIONS, GROUNDS, SHAPES
+from vrthinker_core.drawn.facts import COLOURS, DIRECTIONS, GROUNDS, SHAPES
 from vrthinker_core.types import Preference, Side, wording
 from vrthinker_core.types.events import Started
 
 PICTURES = ("clear", "blurry", "noisy", "blocky", "dark", "bright", "banded")
-_COUNTS = ("two", "three", "four", "five", "six", "seven", "eight")
-FACT_WORDS = (" no fact", " one fact", *(f" {count} facts" for count in _COUNTS))
-"""How many facts of a video are not as the prompt asks."""
+FACT_WORDS = (" no fact", " one fact")  # How many of a video are not as the prompt asks
 
 PLAIN, MOVES, HARDLY, JUMPS, ODDLY = "", "moves", "hardly moves", "jumps", "moves oddly"
 MOTIONS = (MOVES, HARDLY, JUMPS, ODDLY)
@@ -35,9 +36,8 @@ MOTIONS = (MOVES, HARDLY, JUMPS, ODDLY)
 MOTION_FLAWS = (HARDLY, JUMPS)
 SMOOTHLY = "moves smoothly"
 
-REAL_SCENE = " a real scene"
 BOTH_VIDEOS, ONE_LIST = "Video 1, then video 2: ", "Video 1, from #49 on video 2: "
-AS_ASKED, NOT_AS_ASKED, MISSING = ", as asked", ", not as asked", " none"
+AS_ASKED, NOT_AS_ASKED = ", as asked", ", not as asked"
 # By label
 LEADS = ("neither leads", "video 1 leads", "video 2 leads")
 # Of text alignment, visual quality and motion quality
@@ -58,7 +58,7 @@ _HEAD = re.compile(
 _COLOUR, _SHAPE = "|".join(COLOURS), "|".join(SHAPES)
 _THING = (
     rf"(?:an? (?:{_COLOUR}) (?:{_SHAPE})"
-    rf"|(?:{'|'.join(COUNT_WORDS[1:])}) (?:{_COLOUR}) (?:{_SHAPE})s)"
+    rf"|(?:two|three|four) (?:{_COLOUR}) (?:{_SHAPE})s)"
 )
 _SCENE = re.compile(rf"{_THING}(?: and {_THING})? moving (?:{'|'.join(DIRECTIONS)})")
 _GROUND = "|".join((*GROUNDS, "a photo"))

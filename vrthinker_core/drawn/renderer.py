@@ -9,15 +9,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from pathlib import Path
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from vrthinker_core.drawn import light as lighting
-from vrthinker_core.drawn.facts import PHOTO
-from vrthinker_core.drawn.photographs import ground_of_photo
 from vrthinker_core.drawn.solids import MISS, Floats, Solid, unit
 from vrthinker_core.drawn.textures import EXTENT, SIDE, VARIANTS, Pixels, texture
 
@@ -108,7 +105,6 @@ class Background:
     yaw: float  # Of the camera, degrees
     pitch: float
     brightness: float  # Of all light, about 1
-    photos: Path | None = None  # The folder that a ground of photographs is taken from
 
 
 def draw_background(rng: np.random.Generator, ground: str) -> Background:
@@ -222,7 +218,7 @@ def _ground_albedo(background: Background, camera: Camera, supersample: int) -> 
     """Return the unlit ground with haze, [size, size, 3] in 0..1."""
     size, ground = camera.size, background.ground
     sigma = max(0.3, 130 / (size * supersample))
-    image = _smooth_texture(ground, background.variant, background.photos, sigma)
+    image = _smooth_texture(ground, background.variant, sigma)
     # Whole tiles fit into a texture, so it repeats; the others would show a seam, and are mirrored.
     border = cv2.BORDER_WRAP if ground == "tiles" else cv2.BORDER_REFLECT
     c, s = math.cos(background.rotation), math.sin(background.rotation)
@@ -240,10 +236,9 @@ def _ground_albedo(background: Background, camera: Camera, supersample: int) -> 
 
 
 @lru_cache(maxsize=64)
-def _smooth_texture(ground: str, variant: int, photos: Path | None, sigma: float) -> Pixels:
+def _smooth_texture(ground: str, variant: int, sigma: float) -> Pixels:
     """Return the texture of a ground without details finer than a sample."""
-    plain = ground_of_photo(variant, photos) if ground == PHOTO else texture(ground, variant)
-    return np.asarray(cv2.GaussianBlur(plain, (0, 0), sigma), np.uint8)
+    return np.asarray(cv2.GaussianBlur(texture(ground, variant), (0, 0), sigma), np.uint8)
 
 
 def _merged(boxes: list[Box]) -> list[Box]:

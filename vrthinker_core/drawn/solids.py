@@ -4,7 +4,7 @@ Lengths are world units, y points up.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,7 +43,9 @@ class Solid:
     @property
     def corners(self) -> Floats:
         """Eight points, [8, 3], whose hull holds the solid at any rotation."""
-        return np.asarray(corners_of([self])[0])
+        wide, high = BOUNDS[self.shape]
+        bounds = np.array((wide, high, wide), np.float32) * np.float32(self.size)
+        return self.base + _CORNERS * bounds
 
     def intersect(self, origin: Floats, rays: Floats) -> Hit:
         """Return the first hits of `rays` [n, 3] from `origin` ([3] or [n, 3]).
@@ -67,18 +69,6 @@ class Solid:
             hits = INTERSECTIONS[self.shape](start, some @ to_local, np.float32(self.size))
             distance[near], normal[near] = hits[0], hits[1] @ to_local.T
         return distance, normal
-
-
-def bases_of(solids: Sequence[Solid]) -> Floats:
-    """Return the middles of the bases of n solids, [n, 3]."""
-    return np.array([(solid.x, 0, solid.z) for solid in solids], np.float32)
-
-
-def corners_of(solids: Sequence[Solid]) -> Floats:
-    """Return the corners of n solids, [n, 8, 3]."""
-    bounds = np.array([BOUNDS[solid.shape] for solid in solids], np.float32)[:, (0, 1, 0)]
-    sizes = np.array([solid.size for solid in solids], np.float32)
-    return bases_of(solids)[:, None] + _CORNERS * bounds[:, None] * sizes[:, None, None]
 
 
 def dot(a: Floats, b: Floats) -> Floats:

@@ -3,58 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from dataclasses import dataclass, field
 from itertools import pairwise
 
-import cv2
 import numpy as np
-from numpy.typing import NDArray
 
 from vrthinker_core.drawn import notes
-from vrthinker_core.drawn.facts import SceneFacts, name_ground, name_thing
 from vrthinker_core.drawn.faults import CLEAR, FRAMES
-from vrthinker_core.drawn.moving_scene import GO, STAY, Scene, SceneRenderer
+from vrthinker_core.drawn.moving_scene import Scene
 from vrthinker_core.drawn.notes import HARDLY, JUMPS, MOTION_FLAWS, MOVES, ODDLY, PLAIN
 from vrthinker_core.drawn.world import DrawnPair, verdict_from_flaws
 from vrthinker_core.protocols.base import PromptProtocol
 from vrthinker_core.protocols.factory import make_protocol
 from vrthinker_core.types import Dimension, FrameRef, ProtocolName, Settings, Side, Verdict
-from vrthinker_core.types.comparison import ANSWER_ORDER, SUB_SCORES
+from vrthinker_core.types.messages import ANSWER_ORDER, SUB_SCORES
 
-Places = tuple[tuple[float, float], ...]
-"""Places in a picture, each 0..1 rightwards and downwards."""
+Place = tuple[float, float] | None
+"""The solid's place in a picture, 0..1 rightwards and downwards. None if it has left it."""
 
 
 def compare_facts(pair: DrawnPair) -> str:
-    """Compare the wanted facts with both videos, line by line.
-
-    The things of a video are matched to those they fit best.
-    """
-    wanted, scenes = pair.wanted, [scene.facts for scene in pair.scenes.values()]
-    shown = [wanted.match_things(facts) for facts in scenes]
-    lines = []
-    for number, thing in enumerate(wanted.things):
-        for key, word in thing.words.items():
-            values = [found.words[key] if (found := things[number]) else None for things in shown]
-            lines.append(_line(f"Second thing's {key}" if number else key.title(), word, values))
-    if wanted.things:
-        lines.append(_line("Direction", wanted.direction, [facts.direction for facts in scenes]))
+    """Compare the wanted facts with both videos, line by line."""
+    shown = [scene.facts for scene in pair.scenes.values()]
+    lines = [_line("Count", "one", ["one", "one"])]
+    for name in ("colour", "shape", "direction"):
+        values = [getattr(facts, name) for facts in shown]
+        lines.append(_line(name.title(), getattr(pair.wanted, name), values))
     return "".join(lines)
 
 
-def _named(facts: SceneFacts) -> str:
-    return f" {' and '.join(map(name_thing, facts.things))} moving {facts.direction}"
-
-
-def _line(name: str, wanted: str, shown: Sequence[str | None]) -> str:
-    said = [
-        notes.MISSING
-        if each is None
-        else f" {each}{notes.AS_ASKED if each == wanted else notes.NOT_AS_ASKED}"
-        for each in shown
-    ]
-    return f"{name} {wanted}: video 1{said[0]}; video 2{said[1]}.\n"
+def _line(name: str, wanted: str, shown: Sequence[str]) -> str:
+    first, second = (
+        f" {each}{notes.AS_ASKED if each == wanted else notes.NOT_AS_ASKED}" for each in shown
+    )
+    return f"{name} {wanted}: video 1{first}; video 2{second}.\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +46,7 @@ class SeenFrame:
     side: Side
     number: str  # The protocol's
     index: int  # Of the 128 frames of the clip
-    places: Places  # Of what is followed
+    place: Place
     state: str
     motion: str
     # The nearest noted frames that this one is compared with; () for the first frames
@@ -87,13 +69,11 @@ class Evidence:
             noted = sorted(self.frames(ref.side), key=lambda frame: frame.index)
             before = [frame for frame in noted if frame.index < index][-1:]
             beside = (*before, *[frame for frame in noted if frame.index > index][:1])
-            # The light of a view, else the first thing that can be seen
-            seen = (place for place in scene.thing_positions(index) if place is not None)
-            places = view_light(scene, index) or tuple(seen)[:1]
             motion = motion_word(scene, index, [frame.index for frame in beside])
             number, state = self.protocol.frame_number(ref), scene.picture_state(index)
             told = beside if len(self.looks) > 1 else ()
-            self.looks[-1].append(SeenFrame(ref.side, number, index, places, state, motion, told))
+            seen = SeenFrame(ref.side, number, index, scene.place(index), state, motion, told)
+            self.looks[-1].append(seen)
 
     def frames(self, side: Side) -> Iterator[SeenFrame]:
         """Yield all seen frames of a video, in order."""
@@ -152,62 +132,18 @@ def motion_word(scene: Scene, index: int, neighbours: Sequence[int]) -> str:
 def step_word(scene: Scene, start: int, end: int) -> str:
     """Return how the clip goes from one frame to another.
 
-    Compares it with a clip without a motion fault.
+    Compares it with a clip without a motion fault. Lengths are the clip's own.
     """
-    word = scene.motion_words((start, end))[0]
-    if word == GO:
-        due = scene.pace * ((end - start) / (FRAMES - 1))
-        # A step is doubtful if it ends this far off, in the clip's own lengths
-        return (
-            ODDLY if np.linalg.norm(scene.trace(end) - scene.trace(start) - due) > 0.015 else MOVES
-        )
-    if scene.view:
-        # Equal pictures are seen however flat they are; else the light must be elsewhere
-        ways = (scene.time_and_offset, scene.shift, scene.picture_state)
-        even = replace(scene, motion_fault=None)
-        lights = [(view_light(scene, index), view_light(even, index)) for index in (start, end)]
-        # As a share of the picture, so far off that somebody sees it
-        moved = any(np.abs(np.subtract(*both)).max() >= 0.05 for both in lights)
-        if not moved and any(way(start) != way(end) for way in ways):
-            return MOVES
-    return HARDLY if word == STAY else JUMPS
-
-
-def view_light(scene: Scene, index: int) -> Places:
-    """Return the light of both halves of a view in frame `index`.
-
-    A damaged picture counts as undamaged. Returns () for a scene of things.
-    """
-    return _light(replace(scene, picture_fault=None), index) if scene.view else ()
-
-
-@lru_cache(maxsize=1024)
-def _light(scene: Scene, index: int) -> Places:
-    return light_of(_small_renderer(scene).frame(index))
-
-
-@lru_cache(maxsize=64)
-def _small_renderer(scene: Scene) -> SceneRenderer:
-    return SceneRenderer(scene, 32)
-
-
-def light_of(picture: NDArray[np.uint8]) -> Places:
-    """Return the position of the light in both halves of a picture.
-
-    `picture` is RGB [h, w, 3]. The upper half comes first; positions are 0..1 in their half. The
-    light is nearer to a side the brighter that side is, and moves as the picture does: it shows the
-    motion of a view.
-    """
-    small = cv2.resize(picture, (8, 8), interpolation=cv2.INTER_AREA)
-    cells = small.astype(np.float32).mean(-1)
-
-    def along(brightness: NDArray[np.float32]) -> float:
-        # In display levels: 0.5 if both ends are as bright
-        n = len(brightness)
-        middles = (np.arange(n) + 0.5) / n - 0.5
-        return float(0.5 + 0.5 * np.tanh(0.2 * (brightness - brightness.mean()) @ middles / n))
-
-    return tuple((along(half.mean(0)), along(half.mean(1))) for half in np.split(cells, 2))
+    moved = np.subtract(scene.position(end), scene.position(start))
+    due = np.array(scene.travel) * ((end - start) / (FRAMES - 1))
+    along = float(moved @ due) / float(due @ due)
+    across, off = np.linalg.norm(moved - along * due), np.linalg.norm(moved - due)
+    # A step is no jump if it ends almost in the right place, and doubtful if it ends beside it
+    if across > 0.055 or (not -0.4 <= along <= 1.45 and off > 0.02):
+        return JUMPS
+    if along < 0.5:
+        return HARDLY
+    return ODDLY if off > 0.015 else MOVES
 
 
 def next_indices(evidence: Evidence) -> tuple[int, ...]:
@@ -236,17 +172,12 @@ def next_indices(evidence: Evidence) -> tuple[int, ...]:
 
 
 def _middles(evidence: Evidence, side: Side) -> Iterable[FrameRef]:
-    """Return the middles between the first frames, two each for a view.
-
-    A freeze shows in two frames that it holds. Only `paired` brings so many frames in a call.
-    """
+    """Return the middles between the first frames."""
     slots = [ref.slot for ref in evidence.protocol.opening_refs if ref.side is side]
     middles = [(start + end) // 2 for start, end in pairwise(slots)]
     step = slots[1] - slots[0]
     if slots[0] < step // 4:  # The first frames begin with the clip and leave a gap at its end
         middles.append(slots[-1] + step // 2)
-    if evidence.protocol.name == "paired" and evidence.pair.scenes[side].view:
-        middles = [middle + off for middle in middles for off in (-4, 4)]
     return [FrameRef(slot, side) for slot in middles]
 
 
@@ -319,16 +250,13 @@ def _snapshot(evidence: Evidence) -> str:
         states = [f"so far video {int(side)}:{_state(evidence, side)}" for side in Side]
         return f"{head}{noted}{'; '.join(states)}.\n"
     wanted = evidence.pair.wanted
-    asked = (
-        f"{_named(wanted)} on {name_ground(wanted.ground)}" if wanted.things else notes.REAL_SCENE
-    )
-    lines = [f"The prompt asks for{asked}.\n"]
+    asked = f"{wanted.solid} moving {wanted.direction} on {wanted.ground}"
+    lines = [f"The prompt asks for {asked}.\n"]
     for side, scene in evidence.pair.scenes.items():
-        light = f"{notes.REAL_SCENE} and its light"  # Of a scene without a thing
-        shown = _named(scene.facts) if scene.facts.things else light
+        shown = f"{scene.facts.solid} moving {scene.facts.direction}"
         noted = "".join(_entry(frame) for frame in look if frame.side is side)
         state = _state(evidence, side)
-        lines.append(f"Video {int(side)} shows{shown}: {noted}so far{state}.\n")
+        lines.append(f"Video {int(side)} shows {shown}: {noted}so far{state}.\n")
     return "".join(lines)
 
 
@@ -369,21 +297,23 @@ def _think(evidence: Evidence, *, more: bool) -> str:
 
 
 def _entry(frame: SeenFrame, *, paired: bool = False) -> str:
-    """Describe one frame: number, places, picture and motion.
+    """Describe one frame: number, place, picture and motion.
 
     The places in the frames beside it are repeated, so that what is compared stands side by side.
     """
     number = "video 2" if paired and frame.side is Side.SECOND else f"#{frame.number}"
-    beside = ", ".join(f"#{each.number}{_where(each.places)}" for each in frame.beside)
+    beside = ", ".join(f"#{each.number}{_where(each.place)}" for each in frame.beside)
     around = f" ({beside})" if beside else ""
     motion = f", {frame.motion}" if frame.motion else ""
-    return f"{number}{_where(frame.places)}{around} {frame.state}{motion}; "
+    return f"{number}{_where(frame.place)}{around} {frame.state}{motion}; "
 
 
-def _where(places: Places) -> str:
-    """Return places of a thing, or of light, in per cent."""
-    shares = [[min(max(round(100 * share), 0), 100) for share in place] for place in places]
-    return " and".join(f" at {x}%,{y}%" for x, y in shares) or " with nothing to follow"
+def _where(place: Place) -> str:
+    """Return a place in per cent."""
+    if place is None:
+        return " with nothing to follow"
+    x, y = (min(max(round(100 * share), 0), 100) for share in place)
+    return f" at {x}%,{y}%"
 
 
 def _state(evidence: Evidence, side: Side) -> str:

@@ -27,14 +27,14 @@ def texture(ground: str, variant: int) -> Pixels:
     Raises `KeyError` for another ground.
     """
     pattern, rng = PATTERNS[ground], np.random.default_rng([GROUNDS.index(ground), variant])
-    coarse, fine = value_noise(rng, 6), value_noise(rng, 7, 0.75, 16)
+    coarse, fine = _value_noise(rng, 6), _value_noise(rng, 7, 0.75, 16)
     colour = pattern(rng, coarse, fine) * rng.uniform(0.9, 1.1, 3)
     levels: Pixels = (np.clip(colour, 0.02, 1) * 255).astype(np.uint8)
     levels.setflags(write=False)
     return levels
 
 
-def value_noise(
+def _value_noise(
     rng: np.random.Generator, octaves: int, persistence: float = 0.55, coarsest: int = 4
 ) -> Reals:
     """Return value noise, [SIDE, SIDE] in 0..1.
@@ -65,7 +65,7 @@ def _axes(times: int) -> tuple[Reals, Reals]:
 def _wood(rng: np.random.Generator, _: Reals, fine: Reals) -> Reals:
     """Nine planks, each with its own tint and shifted grain."""
     _, row = _axes(9)
-    along = cv2.resize(value_noise(rng, 6, 0.6)[:, : SIDE // 10], (SIDE, SIDE))
+    along = cv2.resize(_value_noise(rng, 6, 0.6)[:, : SIDE // 10], (SIDE, SIDE))
     plank = rng.random(10).astype(np.float32)[row.astype(int)]
     rings = 0.5 + 0.5 * np.sin(row * (60 / 9) + along * 9 + plank * 40)
     grain = 0.55 * along + 0.25 * rings + 0.2 * fine

@@ -6,7 +6,6 @@ comment ends with the mark of `video/timeline.py`.
 """
 
 import csv
-import hashlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,8 +18,7 @@ from av.video.reformatter import ColorRange, Colorspace
 
 from vrthinker_core.drawn.faults import FRAMES
 from vrthinker_core.drawn.moving_scene import Scene, SceneRenderer
-from vrthinker_core.drawn.photographs import photo_paths
-from vrthinker_core.drawn.world import SIMPLE, DrawnPair, World, draw_pair
+from vrthinker_core.drawn.world import DrawnPair, draw_pair
 from vrthinker_core.errors import BadInput
 from vrthinker_core.storage import atomic_path, remove_parts
 from vrthinker_core.types import Side
@@ -29,6 +27,7 @@ from vrthinker_core.video.timeline import MARK, UNSEALED, PacketDigest, unmarked
 FRAME_RATE = 24  # Frames a second
 MIN_SIZE, MAX_SIZE = 112, 1080  # Pixels per side of a video; only even numbers
 PAIRS_CSV = "pairs.csv"
+WORLD = "506819e5"  # What comments call this world; earlier versions drew others, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +38,6 @@ class VideoSpec:
     number: int  # Of the pair, from 0
     side: Side
     size: int
-    world: World = SIMPLE
 
     @property
     def name(self) -> str:
@@ -49,9 +47,8 @@ class VideoSpec:
     @property
     def comment(self) -> str:
         """The comment in the file: what the video was drawn from."""
-        world = hashlib.sha256(repr(self.world).encode()).hexdigest()[:8]
         drawn = f"seed {self.seed}, pair {self.number}, video {self.side.value}, {self.size} px"
-        return f"drawn world {world}: {drawn}"
+        return f"drawn world {WORLD}: {drawn}"
 
 
 def write_pairs(
@@ -60,16 +57,15 @@ def write_pairs(
     out: Path,
     size: int = 448,
     progress: Callable[[int, int], None] = lambda *_: None,
-    world: World = SIMPLE,
 ) -> Path:
     """Write `count` drawn pairs of a seed; return the path of pairs.csv.
 
-    The videos in the folder `out` have `size` x `size` pixels. Existing videos of the same seed,
-    size and world stay, so a stopped run goes on. `progress` is called with the videos written and
-    those in all, first before any is written.
+    The videos in the folder `out` have `size` x `size` pixels. Existing videos of the same seed and
+    size stay, so a stopped run goes on. `progress` is called with the videos written and those in
+    all, first before any is written.
 
-    Raises `BadInput` for a number out of range, a world whose folder holds no photograph, and a
-    folder `out` that holds something else or cannot be written.
+    Raises `BadInput` for a number out of range, and for a folder `out` that holds something else or
+    cannot be written.
     """
     if count < 1:
         raise BadInput(f"There must be at least one pair to write, not {count}.")
@@ -79,16 +75,14 @@ def write_pairs(
         raise BadInput(
             f"A video's side is an even number of pixels from {MIN_SIZE} to {MAX_SIZE}, not {size}."
         )
-    if world.photos is not None:
-        photo_paths(world.photos)
-    specs = [VideoSpec(seed, number, side, size, world) for number in range(count) for side in Side]
+    specs = [VideoSpec(seed, number, side, size) for number in range(count) for side in Side]
     try:
         _prepare_folder(out)
         missing = [spec for spec in specs if not _already_written(spec, out)]
         kept = len(specs) - len(missing)
         progress(kept, len(specs))
         for done, spec in enumerate(missing, start=kept + 1):
-            scene = pair_of(seed, spec.number, world).scenes[spec.side]
+            scene = pair_of(seed, spec.number).scenes[spec.side]
             write_video(scene, out / spec.name, size, comment=spec.comment)
             progress(done, len(specs))
         path = out / PAIRS_CSV
@@ -96,7 +90,7 @@ def write_pairs(
             rows, labels = csv.writer(file, lineterminator="\n"), ("TA", "VQ", "MQ", "OA")
             rows.writerow(("video1", "video2", "prompt", *labels))
             for first, second in zip(specs[::2], specs[1::2], strict=True):
-                pair, names = pair_of(seed, first.number, world), (first.name, second.name)
+                pair, names = pair_of(seed, first.number), (first.name, second.name)
                 rows.writerow([*names, pair.prompt, *(pair.verdict.labels[x] for x in labels)])
         return path
     except (OSError, av.error.FFmpegError) as problem:
@@ -138,10 +132,10 @@ def write_video(scene: Scene, path: Path, size: int = 448, *, comment: str = "")
         part.write_bytes(part.read_bytes().replace(UNSEALED.encode(), seal))
 
 
-def pair_of(seed: int, number: int, world: World = SIMPLE) -> DrawnPair:
+def pair_of(seed: int, number: int) -> DrawnPair:
     """Return pair `number` of the run with `seed`."""
     state = np.random.SeedSequence((seed, number)).generate_state(1, np.uint64)
-    return draw_pair(int(state[0]), world)
+    return draw_pair(int(state[0]))
 
 
 def _prepare_folder(out: Path) -> None:
@@ -171,6 +165,6 @@ def _already_written(spec: VideoSpec, out: Path) -> bool:
         return False
     drawn_from = unmarked(comment)
     if spec.comment not in (drawn_from, comment):
-        other = f"videos of another seed or size ({spec.name})"
+        other = f"videos of another seed, size or version ({spec.name})"
         raise BadInput(f"{out} holds {other}: name an empty folder for the pairs.")
     return drawn_from is not None  # Earlier versions wrote no mark

@@ -522,7 +522,7 @@ def said(labels: dict[str, int], dimension: Dimension, flips: Sequence[Dimension
     }
     main = None if dimension in flips else labels.get(dimension.value)
     others = ", ".join(f"{name} {word}" for name, word in words.items() if name != dimension.value)
-    text = element("b", words.get(dimension.value, DASH), class_=f"v{main}" if main else None)
+    text = element("b", words.get(dimension.value, DASH), class_=f"vrt-v{main}" if main else None)
     return join(text, element("small", f" {others}") if others else "")
 
 

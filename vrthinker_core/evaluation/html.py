@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vrthinker_core.__about__ import asset
-from vrthinker_core.storage import os_errors, write_atomically
+from vrthinker_core.errors import os_errors
+from vrthinker_core.storage import write_atomically
 from vrthinker_core.words import encodable, or_dash, policy_hash, share, shortened
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from vrthinker_core.backends import Backend, default_choice, open_backend
 from vrthinker_core.backends.base import not_cancelled
-from vrthinker_core.errors import BadInput, VideoError
+from vrthinker_core.errors import BadInput, VideoError, os_errors
 from vrthinker_core.evaluation.local_engine import judge_locally
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.open_dataset import read_dataset, take_some
@@ -40,7 +40,7 @@ from vrthinker_core.results.result import (
     write_table,
 )
 from vrthinker_core.runner import check_pairs_in_hand
-from vrthinker_core.storage import hold_folder, os_errors, remove_parts
+from vrthinker_core.storage import hold_folder, remove_parts
 from vrthinker_core.system import allow_pairs
 from vrthinker_core.types import Settings
 from vrthinker_core.types.messages import Cancelled

@@ -76,7 +76,7 @@ def _dimension(found: DimensionRanking) -> Html:
         rows.append(
             [
                 row.generator,
-                number(row.place),
+                number(row.place) if found.stands_apart(row) else "",
                 *(number(value, 2) for value in (row.strength, *(ends or (None, None)))),
                 percent(pairs.rate),
                 *(number(value, 1) for value in (pairs.wins, pairs.ties, pairs.losses)),
@@ -119,7 +119,7 @@ def _dimension(found: DimensionRanking) -> Html:
             sortable_table("The surest first", ("cycle", "holds in"), cycles),
             remark(f"There are {more} more.") if more > 0 else Html(""),
             remark(
-                "Shares are those of resampled sets of prompts in which the whole cycle holds. "
+                "The share says in how many resamplings of the prompts the whole cycle holds. "
                 "Strengths cannot show a cycle."
             ),
         ]

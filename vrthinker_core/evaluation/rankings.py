@@ -74,6 +74,14 @@ class DimensionRanking:
     cycles: tuple[MajorityCycle, ...]  # the surest first
     groups: tuple[tuple[str, ...], ...]  # that judged pairs connect; one group if all are
 
+    def stands_apart(self, row: GeneratorStrength) -> bool:
+        """Return whether no other generator's interval overlaps this one's."""
+        others = [each.interval for each in self.strengths if each.generator != row.generator]
+        own = row.interval
+        return own is not None and all(
+            each and (own[0] > each[1] or own[1] < each[0]) for each in others
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class BestOfPrompt:
@@ -105,6 +113,9 @@ class Ranking:
         overall = self.dimensions[Dimension.OA]
         judged = f"{count(self.pairs, 'pair')} of {count(self.prompts, 'prompt')}"
         lines = [f"{judged} judged by {self.judge}."]
+        intervals = [row.interval for row in overall.strengths if row.interval]
+        if intervals and max(low for low, _ in intervals) <= min(high for _, high in intervals):
+            lines.insert(0, "Too few pairs to tell: all intervals overlap.")
         lost = {row.generator: row.without_video for row in overall.strengths if row.without_video}
         told = "Lost without a look, as the video is missing or cannot be decoded"
         aside = {told: lost if self.missing == "loses" else {}}

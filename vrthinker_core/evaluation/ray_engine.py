@@ -19,7 +19,8 @@ from typing import Any, cast
 
 from vrthinker_core.backends import open_backend
 from vrthinker_core.backends.base import not_cancelled
-from vrthinker_core.backends.judge_name import SERVED, parse_judge
+from vrthinker_core.backends.judge_name import parse_judge
+from vrthinker_core.backends.registry import JUDGES
 from vrthinker_core.errors import (
     BackendFailed,
     BadInput,
@@ -175,7 +176,7 @@ def place_judges(
     """
     cpus, gpus = (sum(int(node.get(kind, 0)) for node in nodes) for kind in ("CPU", "GPU"))
     kind = parse_judge(judge or "nano").kind
-    if kind in SERVED:
+    if JUDGES[kind].served:
         wanted = min(math.ceil(concurrency / 16), pairs)  # a process decodes and sends 16 at a time
         count = max(1, min(wanted, cpus))
         return Judges(count, math.ceil(concurrency / count), 1.0 if cpus else 0.0)

@@ -13,10 +13,9 @@ from typing import TypeVar
 from vrthinker_core.backends import Backend, open_backend
 from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.drawn.notes import outside_words
-from vrthinker_core.errors import BadInput
+from vrthinker_core.errors import BadInput, os_errors
 from vrthinker_core.evaluation.strengths import pair_score, win_rates
 from vrthinker_core.runner import check_pairs_in_hand, judge_many, whole_traces
-from vrthinker_core.storage import os_errors
 from vrthinker_core.system import allow_pairs
 from vrthinker_core.types import Dimension, Settings, StopReason, Trace, VideoPair
 from vrthinker_core.types.messages import Cancelled

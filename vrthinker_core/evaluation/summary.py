@@ -31,7 +31,7 @@ from vrthinker_core.evaluation.behaviour import (
 )
 from vrthinker_core.results.result import ROW_FAULT, PairResult
 from vrthinker_core.types import Dimension, Preference, StopReason
-from vrthinker_core.types.comparison import SUB_SCORES
+from vrthinker_core.types.messages import SUB_SCORES
 
 GENAI, VIDEOGEN, MJ = "genai-bench", "videogen-reward", "mj-bench-video"  # on the command line
 

@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path, PureWindowsPath
 from unicodedata import normalize
 
-from vrthinker_core.errors import BadInput
+from vrthinker_core.errors import BadInput, os_errors
 from vrthinker_core.results.layout import TableRow, existing_file, read_table, text_in
 from vrthinker_core.results.result import MissingRule
-from vrthinker_core.storage import os_errors
 from vrthinker_core.words import encodable
 
 PROMPTS = "prompts.csv"  # in a folder of generators

@@ -1,11 +1,10 @@
 """The two published prompt protocols: messages to a judge, and reply parsing."""
 
-from vrthinker_core.protocols.base import PromptProtocol
+from vrthinker_core.protocols.base import PromptProtocol, sanitize_prompt
 from vrthinker_core.protocols.concat import Concat
 from vrthinker_core.protocols.factory import make_protocol, with_defaults
 from vrthinker_core.protocols.paired import Paired
 from vrthinker_core.protocols.parser import to_expected
-from vrthinker_core.protocols.prompts import sanitize_prompt
 
 __all__ = [
     "Concat",

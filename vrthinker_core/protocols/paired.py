@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, Literal
 
-from vrthinker_core.protocols.base import PromptProtocol
+from vrthinker_core.protocols.base import PromptProtocol, prompt_text
 from vrthinker_core.protocols.parser import reason, retry_text
-from vrthinker_core.protocols.prompts import prompt_text
 from vrthinker_core.types import Frame, FrameRef, FrameSelection, Problem, ProtocolName, Side
 from vrthinker_core.types.frames import FramePlan, Grid, Sizing
 from vrthinker_core.types.messages import Image, Message, Text

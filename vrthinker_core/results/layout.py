@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from unicodedata import normalize
 
-from vrthinker_core.errors import BadInput
-from vrthinker_core.storage import os_errors
+from vrthinker_core.errors import BadInput, os_errors
 from vrthinker_core.types import Dimension, Preference, Verdict, VideoPair
 from vrthinker_core.words import encodable
 

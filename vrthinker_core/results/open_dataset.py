@@ -9,7 +9,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from vrthinker_core.errors import BadInput
+from vrthinker_core.errors import BadInput, os_errors
 from vrthinker_core.results.layout import (
     EvaluationPair,
     PairLayout,
@@ -20,7 +20,6 @@ from vrthinker_core.results.layout import (
     make_pairs,
     read_table,
 )
-from vrthinker_core.storage import os_errors
 from vrthinker_core.types import Dimension, Preference
 
 WORDS = {

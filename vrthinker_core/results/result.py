@@ -12,17 +12,17 @@ from typing import Any, Literal
 from vrthinker_core.__about__ import __version__
 from vrthinker_core.backends.judge_name import parse_judge
 from vrthinker_core.drawn.notes import outside_words
-from vrthinker_core.errors import LASTING_FAULTS, BadInput, describe
-from vrthinker_core.protocols.parser import verdict_probabilities
-from vrthinker_core.results.layout import EvaluationPair
-from vrthinker_core.storage import (
-    LineFile,
-    atomic_path,
+from vrthinker_core.errors import (
+    LASTING_FAULTS,
+    BadInput,
     data_errors,
+    describe,
     os_errors,
     type_adapter,
-    write_atomically,
 )
+from vrthinker_core.protocols.parser import verdict_probabilities
+from vrthinker_core.results.layout import EvaluationPair
+from vrthinker_core.storage import LineFile, atomic_path, write_atomically
 from vrthinker_core.types import Dimension, Settings, Side, StopReason, Trace, Verdict
 from vrthinker_core.types.events import Finished
 from vrthinker_core.types.messages import LabelProbabilities

@@ -6,8 +6,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from vrthinker_core.errors import type_adapter
 from vrthinker_core.results.result import RESULTS, RUN
-from vrthinker_core.storage import LineFile, type_adapter, whole_lines
+from vrthinker_core.storage import LineFile, whole_lines
 from vrthinker_core.types import Verdict
 
 LABELS = "labels.jsonl"  # beside the traces

@@ -11,9 +11,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Le
 
-from vrthinker_core.errors import BadInput
+from vrthinker_core.errors import BadInput, data_errors, os_errors, type_adapter
 from vrthinker_core.results.trace_files import CONFIG as CONFIG
-from vrthinker_core.storage import data_errors, os_errors, type_adapter
 from vrthinker_core.training.rewards import RewardWeights
 from vrthinker_core.types.settings import Settings, setting
 from vrthinker_core.words import encodable

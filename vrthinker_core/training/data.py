@@ -3,14 +3,11 @@
 import glob
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from vrthinker_core.drawn.photographs import photo_paths
-from vrthinker_core.drawn.world import FULL, draw_pair
 from vrthinker_core.errors import BadInput
 from vrthinker_core.results.layout import (
     MISSING,
@@ -117,27 +114,20 @@ READERS: dict[str, Callable[[Path], list[EvaluationPair]]] = {
 def open_pairs(data: str, plans: FramePlans) -> PairSet:
     """The pair set of `data`; `plans`: of the trained protocols, which pairs take in turn.
 
-    `drawn:SEED` gives simple scenes; `drawn2:SEED` or `drawn2:SEED:PHOTOS` all kinds, with a folder
-    of photographs. Raises BadInput if nothing can be read, a video or photograph is missing, a
-    label is none, or no pair has one.
+    `drawn:SEED` gives drawn pairs without end. Raises BadInput if nothing can be read, a video is
+    missing, a label is none, or no pair has one.
     """
-    kind, _, rest = data.partition(":")
-    if kind not in ("drawn", "drawn2"):
+    kind, _, seed = data.partition(":")
+    if kind != "drawn":
         return VideoPairSet(read_pairs(data), plans)
-    seed, _, photos = rest.partition(":")
-    if not seed.isascii() or not seed.isdecimal() or (photos and kind == "drawn"):
-        raise BadInput(
-            f"{kind}:{rest} names no seed: give a whole number from 0 on, as in {kind}:1."
-        )
-    if photos:
-        photo_paths(Path(photos))
-    draw = partial(draw_pair, world=replace(FULL, photos=Path(photos) if photos else None))
+    if not seed.isascii() or not seed.isdecimal():
+        raise BadInput(f"{data} names no seed: give a whole number from 0 on, as in drawn:1.")
     grids = tuple((protocol, plan.grid) for protocol, plan in plans.items())
-    return DrawnPairSet(int(seed), draw_pair if kind == "drawn" else draw, grids)
+    return DrawnPairSet(int(seed), grids)
 
 
 def path_of(data: str) -> Path | None:
-    """The file or folder that `data` names; for drawn pairs their photographs, or None."""
+    """The file or folder that `data` names, None for drawn pairs."""
     path = _divided(data)[1]
     return Path(path) if path else None
 
@@ -159,9 +149,10 @@ def absolute_data(data: str, before: str | None = None) -> str:
 def _divided(data: str) -> tuple[str, str]:
     """What stands before a path with its colon, and the path, or ""."""
     kind, _, rest = data.partition(":")
-    if kind in ("drawn", "drawn2"):
-        seed, colon, photos = rest.partition(":")
-        return f"{kind}:{seed}{colon}", photos
+    if kind == "drawn":
+        return data, ""
+    if kind == "drawn2":  # In folders that earlier versions made
+        raise BadInput(f"{data} names a drawn world that is gone: name the pairs as drawn:SEED.")
     return (f"{kind}:", rest) if kind in READERS and rest else ("", data)
 
 
@@ -181,7 +172,7 @@ def find_data(data: str) -> tuple[str, Path]:
     if not path.exists():
         raise BadInput(
             f"There is no file or folder {path}: name the training data as drawn:SEED, "
-            "drawn2:SEED[:PHOTOS], KIND:PATH, or a path whose kind is seen from it."
+            "KIND:PATH, or a path whose kind is seen from it."
         )
     return kind.removesuffix(":") or kind_of(path), path
 

@@ -24,9 +24,8 @@ from vrthinker_core.training.teaching import (
     known_verdict,
 )
 from vrthinker_core.types import Dimension, Frame, FrameRef, Preference, ProtocolName, Run, Side
-from vrthinker_core.types.comparison import ANSWER_ORDER
 from vrthinker_core.types.frames import FrameSource
-from vrthinker_core.types.messages import GeneratedText, Image, Message, Text, Video
+from vrthinker_core.types.messages import ANSWER_ORDER, GeneratedText, Image, Message, Text, Video
 from vrthinker_core.types.order import swap_verdict
 from vrthinker_core.video.files import file_digest
 from vrthinker_core.words import encodable

@@ -14,7 +14,7 @@ from vrthinker_core.types import Dimension, Preference, Run, Verdict
 from vrthinker_core.words import count, share
 
 LabelNumbers = Mapping[str, int]
-Shares = dict[str, dict[int, float]]  # By dimension and label; 1 together in each dimension
+LabelShares = dict[str, dict[int, float]]  # By dimension and label; 1 together in each dimension
 
 
 class Reason(StrEnum):
@@ -88,8 +88,8 @@ class FilterReport:
     pairs_kept: int  # With at least one run that is kept
     reasons: Mapping[str, int]  # Runs by the reason for which they are not kept
     right: Mapping[str, tuple[int, int]]  # By dimension, well-formed runs: right labels, known ones
-    labels_before: Shares  # Of the pairs that were judged
-    labels_after: Shares  # Of the runs that are kept
+    labels_before: LabelShares  # Of the pairs that were judged
+    labels_after: LabelShares  # Of the runs that are kept
 
     @property
     def lines(self) -> list[str]:
@@ -130,16 +130,16 @@ def report_outcomes(outcomes: Sequence[Outcome]) -> FilterReport:
     )
 
 
-def label_shares(truths: Sequence[LabelNumbers]) -> Shares:
+def label_shares(truths: Sequence[LabelNumbers]) -> LabelShares:
     """The share of each label in each dimension, among those that are known."""
-    shares: Shares = {}
+    shares: LabelShares = {}
     for name in (dimension.value for dimension in Dimension):
         if found := Counter(labels[name] for labels in truths if name in labels):
             shares[name] = {int(label): found[int(label)] / found.total() for label in Preference}
     return shares
 
 
-def share_lines(before: Shares, after: Shares) -> list[str]:
+def share_lines(before: LabelShares, after: LabelShares) -> list[str]:
     """A sentence for each dimension: the shares of tie, 1 and 2 before and after."""
 
     def told(shares: dict[int, float] | None) -> str:

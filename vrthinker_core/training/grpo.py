@@ -309,7 +309,7 @@ def _trainer(
     protocol = make_protocol(settings, chosen_protocol(settings, judge.protocols))
     # A pair of a finite set comes again in each epoch, so why it cannot be played is said once
     playable = PlayablePairs(pairs, judge, settings, cache(say))
-    video_items = judge.loaded.video_items
+    video_items = judge.marker.video_items
     environment = partial(FrameEnvironment, playable, judge, settings, video_items=video_items)
     environment().reset(number=0)  # what cannot be played is refused before anything is allocated
     rewards = RolloutRewards(judge, settings, judge.loaded.tokenizer, grpo.samples, grpo.weights)

@@ -9,8 +9,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from vrthinker_core.errors import BadInput
-from vrthinker_core.storage import LineFile, os_errors, whole_lines
+from vrthinker_core.errors import BadInput, os_errors
+from vrthinker_core.storage import LineFile, whole_lines
 from vrthinker_core.training.rewards import RewardWeights, RolloutReward, first_accuracy
 from vrthinker_core.training.rollouts import Rollout
 from vrthinker_core.types import Dimension

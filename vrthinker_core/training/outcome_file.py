@@ -7,8 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from vrthinker_core.errors import BadInput
-from vrthinker_core.storage import LineFile, os_errors, remove_parts, whole_lines
+from vrthinker_core.errors import BadInput, os_errors
+from vrthinker_core.storage import LineFile, remove_parts, whole_lines
 from vrthinker_core.training.filters import Outcome
 
 OUTCOMES = "outcomes.jsonl"

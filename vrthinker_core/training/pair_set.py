@@ -3,7 +3,7 @@
 import hashlib
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -42,7 +42,6 @@ class DrawnFrames:
     def __init__(self, pair: DrawnPair, size: int = 112, grid: Grid = EVERY_FRAME) -> None:
         """Draw frames of `size` pixels a side; `grid` maps slots to frames."""
         self._pair, self._size, self._grid = pair, size, grid
-        self._name = hashlib.sha256(repr(pair).encode()).hexdigest()[:16]
         self._renderers: dict[Side, SceneRenderer] = {}
         self._frames: dict[FrameRef, Frame] = {}
         self._lock = threading.Lock()  # Samples of one pair are played side by side
@@ -70,10 +69,9 @@ class DrawnFrames:
     def _draw(self, ref: FrameRef) -> Frame:
         side, size, index = ref.side, self._size, self._grid.index(ref.slot, FRAMES)
         if side not in self._renderers:
-            scene, codec_noise = self._pair.scenes[side], self._pair.codec_noise
-            self._renderers[side] = SceneRenderer(scene, size, codec_noise=codec_noise)
+            self._renderers[side] = SceneRenderer(self._pair.scenes[side], size)
         pixels = np.ascontiguousarray(self._renderers[side].frame(index)).tobytes()
-        key = f"drawn {self._name}:{int(side)}:{index}:{size}"
+        key = f"drawn {self._pair.seed}:{int(side)}:{index}:{size}"
         times = index / FRAME_RATE, (index + 1) / FRAME_RATE
         return Frame(ref, index, *times, size, size, key, pixels)
 
@@ -230,7 +228,6 @@ class DrawnPairSet:
     """Drawn pairs without end, never those that judges are measured with."""
 
     seed: int  # Sets of other seeds have other pairs
-    draw: Callable[[int], DrawnPair] = draw_pair  # Gives the drawn pair of a seed
     grids: tuple[tuple[ProtocolName | None, Grid], ...] = ((None, EVERY_FRAME),)
     """The protocols that pairs take in turn (None: the judge's), and which frame a slot is."""
     size: ClassVar[None] = None  # They never end
@@ -251,7 +248,7 @@ class DrawnPairSet:
         if number < 0:
             raise IndexError(number)
         state = int(np.random.SeedSequence((self.seed, number)).generate_state(1, np.uint64)[0])
-        return self.draw(state % TRAINING_SEEDS)
+        return draw_pair(state % TRAINING_SEEDS)
 
 
 @dataclass(frozen=True, slots=True)

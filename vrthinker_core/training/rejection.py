@@ -9,8 +9,8 @@ from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.training.cold_start import learn_kept
 from vrthinker_core.training.filters import (
     FilterReport,
+    LabelShares,
     Outcome,
-    Shares,
     label_shares,
     report_outcomes,
     share_lines,
@@ -31,7 +31,7 @@ class ChosenRuns:
     outcomes: tuple[Outcome, ...]  # In the order of their pairs
     report: FilterReport  # On all runs
     hard: int  # Chosen runs of pairs that were sometimes wrong
-    shares: Shares  # Of the labels of the chosen runs
+    shares: LabelShares  # Of the labels of the chosen runs
 
     @property
     def lines(self) -> list[str]:
@@ -84,7 +84,7 @@ _Kind = tuple[tuple[tuple[str, int], ...], float]
 class _Selection:
     """Runs by their kind, from which one after another is taken out."""
 
-    def __init__(self, survivors: Sequence[tuple[Outcome, float]], wanted: Shares) -> None:
+    def __init__(self, survivors: Sequence[tuple[Outcome, float]], wanted: LabelShares) -> None:
         """`survivors`: runs and their pairs' shares of right runs; `wanted`: shares of labels."""
         self._wanted = wanted
         self.kinds: dict[_Kind, list[Outcome]] = defaultdict(list)

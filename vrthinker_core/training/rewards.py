@@ -13,7 +13,7 @@ from typing import Annotated
 from annotated_types import Ge, Le
 
 from vrthinker_core.types import Dimension, Run, StopReason, Turn, Verdict
-from vrthinker_core.types.comparison import SUB_SCORES
+from vrthinker_core.types.messages import SUB_SCORES
 
 OVERALL_SHARE = 0.5  # α: the share of the overall label in the accuracy
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from vrthinker_core.backends.generation import LoadedModel
-from vrthinker_core.errors import BadInput
+from vrthinker_core.errors import BadInput, os_errors
 from vrthinker_core.results.trace_files import add_labels
-from vrthinker_core.storage import os_errors, write_atomically
+from vrthinker_core.storage import write_atomically
 from vrthinker_core.traces import to_json
 from vrthinker_core.training.filters import Outcome
 from vrthinker_core.training.rollouts import Rollout

@@ -18,16 +18,9 @@ from typing import Any, ClassVar, Literal
 from safetensors import SafetensorError
 
 from vrthinker_core.backends.base import not_cancelled
-from vrthinker_core.errors import BadInput
+from vrthinker_core.errors import BadInput, data_errors, os_errors, type_adapter
 from vrthinker_core.results.trace_files import CHECKPOINTS, MADE, RESULT, STATE as STATE
-from vrthinker_core.storage import (
-    data_errors,
-    hold_folder,
-    os_errors,
-    remove_parts,
-    type_adapter,
-    write_atomically,
-)
+from vrthinker_core.storage import hold_folder, remove_parts, write_atomically
 from vrthinker_core.training.config import CONFIG, TrainConfig, config_json, read_config
 from vrthinker_core.training.metrics import MetricsWriter, StepMetrics, name_of
 from vrthinker_core.words import encodable

@@ -13,8 +13,8 @@ from pathlib import Path
 from vrthinker_core.backends.base import Backend, RemoteBackend, not_cancelled
 from vrthinker_core.backends.scripted import ScriptedBackend
 from vrthinker_core.drawn.world import DrawnPair
-from vrthinker_core.errors import VideoError
-from vrthinker_core.storage import os_errors, write_atomically
+from vrthinker_core.errors import VideoError, os_errors
+from vrthinker_core.storage import write_atomically
 from vrthinker_core.traces import to_json
 from vrthinker_core.training.filters import Outcome, Reason, refusal
 from vrthinker_core.training.outcome_file import KEPT, OutcomeFile

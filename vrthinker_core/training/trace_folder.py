@@ -11,12 +11,12 @@ from pathlib import Path
 
 from vrthinker_core.comparison import clips_of
 from vrthinker_core.drawn.notes import outside_words
-from vrthinker_core.errors import BadInput, TraceError
+from vrthinker_core.errors import BadInput, TraceError, os_errors
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import RESULTS, read_results
 from vrthinker_core.results.trace_files import json_files
-from vrthinker_core.storage import atomic_path, os_errors
-from vrthinker_core.traces import load
+from vrthinker_core.storage import atomic_path
+from vrthinker_core.traces import load, make_thumbnail
 from vrthinker_core.training.export import (
     CSV_COLUMNS,
     FORMAT,
@@ -36,7 +36,6 @@ from vrthinker_core.training.teaching import (
     check_votes,
 )
 from vrthinker_core.types import Preference, Run, StopReason, Trace, Verdict
-from vrthinker_core.video.thumbnails import make_thumbnail
 from vrthinker_core.words import count, encodable
 
 

@@ -1,9 +1,17 @@
 """The nouns of the package."""
 
-from vrthinker_core.types.comparison import Dimension, Preference, Side, Verdict, VideoPair, Vote
 from vrthinker_core.types.events import Run, StopReason, Trace, Turn
-from vrthinker_core.types.frames import ClipInfo, Frame, FrameRef, Thumbnail
-from vrthinker_core.types.messages import FrameSelection, Problem, ProblemKind, Reply
+from vrthinker_core.types.frames import ClipInfo, Frame, FrameRef, Side, Thumbnail, VideoPair
+from vrthinker_core.types.messages import (
+    Dimension,
+    FrameSelection,
+    Preference,
+    Problem,
+    ProblemKind,
+    Reply,
+    Verdict,
+    Vote,
+)
 from vrthinker_core.types.settings import ProtocolName, Settings
 
 __all__ = [

@@ -7,9 +7,16 @@ from typing import Annotated, Literal, Self
 
 from annotated_types import Interval
 
-from vrthinker_core.types.comparison import Side, Verdict, Vote
-from vrthinker_core.types.frames import ClipInfo, FrameRef, Thumbnail
-from vrthinker_core.types.messages import CUT_PROBLEMS, Completion, Problem, Reply
+from vrthinker_core.types.frames import ClipInfo, FrameRef, Side, Thumbnail
+from vrthinker_core.types.messages import (
+    CUT_PROBLEMS,
+    Completion,
+    Problem,
+    Reply,
+    Retrying,
+    Verdict,
+    Vote,
+)
 from vrthinker_core.types.settings import (
     MAX_TURNS,
     Amount,
@@ -216,7 +223,7 @@ def second_run_follows(settings: Settings, finished: Finished) -> bool:
     return settings.swap == "on" and finished.verdict is not None
 
 
-RunEvent = Opening | Started | FramesShown | TextArrived | TurnEnded | Finished
+RunEvent = Opening | Retrying | Started | FramesShown | TextArrived | TurnEnded | Finished
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,6 +384,8 @@ class Pace:
 
     turns: tuple[float, ...] = ()  # Start of each turn
     taken: int = 0  # Turns taken over by a branch: too fast to predict later ones
+    latest: float = 0.0  # When the judge was last heard, or sent something
+    retrying: Retrying | None = None  # What came last, if a request is sent again
 
     def after(self, event: Event, seconds: float) -> "Pace":
         """Return the pace after an event; a second run has its own."""
@@ -386,8 +395,10 @@ class Pace:
             return Pace(taken=event.branch.turn - 1 if event.branch else 0)
         if isinstance(event, FramesShown):
             turns = self.turns if event.note else (*self.turns, seconds)
-            return Pace(turns, taken=self.taken)
-        return self
+            return Pace(turns, self.taken, seconds)
+        if isinstance(event, Retrying):
+            return replace(self, retrying=event)
+        return replace(self, latest=seconds, retrying=None)
 
     def seconds_left(self, seconds: float, turns: int | None) -> float | None:
         """Estimate the seconds left if the run takes all its `turns`.

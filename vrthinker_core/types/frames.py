@@ -1,16 +1,42 @@
-"""Frames, their thumbnails, and the clips they come from."""
+"""Two videos, their frames and thumbnails, and the clips they come from."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from vrthinker_core.types.comparison import Side
 from vrthinker_core.types.settings import Amount, Few, Natural
 
 if TYPE_CHECKING:  # A process that only holds frames loads neither
     import numpy as np
     from PIL import Image
+
+
+class Side(IntEnum):
+    """The two sides of a pair: the first and the second video."""
+
+    FIRST = 1
+    SECOND = 2
+
+    @property
+    def other(self) -> "Side":
+        """The side of the other video."""
+        return Side.SECOND if self is Side.FIRST else Side.FIRST
+
+
+@dataclass(frozen=True, slots=True)
+class VideoPair:
+    """Two videos made from one prompt."""
+
+    prompt: str
+    first: Path | str
+    second: Path | str
+
+    def swapped(self) -> "VideoPair":
+        """Return the pair with its sides swapped."""
+        return VideoPair(self.prompt, self.second, self.first)
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeVar
 
-from vrthinker_core.types.comparison import Dimension, Preference, Verdict
 from vrthinker_core.types.events import Finished, FramesShown, Run, Turn
 from vrthinker_core.types.frames import FrameRef
+from vrthinker_core.types.messages import Dimension, Preference, Verdict
 
 Shown = TypeVar("Shown", Turn, FramesShown)
 

@@ -156,8 +156,7 @@ SETTINGS = (
     Setting(
         "protocol",
         "Protocol",
-        "The prompt protocol that the judge was trained for. Automatic is right if the "
-        "checkpoint names its protocol.",
+        "How frames are numbered and asked for. Automatic takes what the judge was trained for.",
         {"auto": "Automatic", "paired": "paired", "concat": "concat"},
     ),
     Setting(
@@ -247,10 +246,10 @@ SETTINGS = (
     ),
     Setting(
         "swap",
-        "Both orders",
+        "Swap test",
         "After its verdict the judge compares the pair again with the sides swapped, to see "
         "whether it says the same.",
-        {"off": "One order", "on": "Both orders"},
+        {"off": "Off", "on": "On"},
     ),
 )
 """Every field of `Settings`, in the order of a form."""

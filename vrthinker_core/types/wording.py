@@ -1,9 +1,10 @@
 """Names and sentences about a run that page and terminal share."""
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
-from vrthinker_core.types.comparison import Dimension, Preference
 from vrthinker_core.types.events import Finished, Started, StopReason, Turn
+from vrthinker_core.types.messages import Dimension, Preference
 from vrthinker_core.types.settings import setting
 from vrthinker_core.words import count, dollars, duration, speed
 
@@ -38,7 +39,8 @@ DEMO_RUN = "Demo run, no verdict"  # The short form of `outside_words`, for a li
 SCRIPTED = "Scripted example"
 SCRIPTED_HELP = "A person wrote these replies to show how a judge works. No model judged this pair."
 NO_RELIABLE_WINNER = "No reliable winner: swapping the sides changed it."
-NOT_SWAP_TESTED = "not swap-tested"
+NOT_SWAP_TESTED = "asked in one order only"
+SAME_IN_BOTH = "✓ the same in both orders"
 
 WHY_NO_VERDICT = {
     StopReason.NO_ANSWER: "the judge's answer could not be read",
@@ -100,15 +102,26 @@ def turn_figures(turn: Turn) -> str:
     return " · ".join(parts)
 
 
+def pairs_told(halves: Sequence[int]) -> str:
+    """Return how many pairs and single frames these are: 2 or 1 for each; "" for none."""
+    counts = (halves.count(2), "pair"), (halves.count(1), "single frame")
+    return " and ".join(count(many, noun) for many, noun in counts if many)
+
+
+def looked_at(turns: Iterable[Turn]) -> str:
+    """Return how many pairs and single frames came in all turns; "" for none."""
+    slots = Counter((turn.number, frame.ref.slot) for turn in turns for frame in turn.frames)
+    return pairs_told([*slots.values()])
+
+
 def totals(turns: Iterable[Turn], tokens: bool = True) -> str:
-    """Return frames, tokens and dollars of all turns, as far as known."""
+    """Return pairs, tokens and dollars of all turns, as far as known."""
     turns = tuple(turns)
     done = [turn.completion for turn in turns]
-    frames = sum(len(turn.frames) for turn in turns)
     read = sum((each.prompt_tokens or 0) - (each.reused_tokens or 0) for each in done)
     written = sum(each.new_tokens or 0 for each in done)
     costs = [each.cost for each in done if each.cost is not None]
-    shown = [count(frames, "frame")] if frames else []
+    shown = [told] if (told := looked_at(turns)) else []
     if read > 0 and tokens:
         shown.append(f"{count(read, 'token')} read{f', {written:,} written' if written else ''}")
     elif written and tokens:

@@ -38,12 +38,12 @@ from vrthinker_core.types.events import Turn
 from vrthinker_core.types.settings import SETTINGS, parse_settings
 from vrthinker_core.types.wording import order_unchecked
 from vrthinker_core.ui import words
-from vrthinker_core.ui.fetch import FULL
 from vrthinker_core.ui.handlers import Services
 from vrthinker_core.ui.queue import UPLOAD_FIRST, CheckedBlocks
 from vrthinker_core.ui.sessions import ShownRun
 from vrthinker_core.ui.uploads import Uploads
 from vrthinker_core.ui.view import Probabilities, RunView
+from vrthinker_core.ui.visitors import Visitor, visitor_of
 
 
 class LabelsJson(TypedDict):
@@ -313,10 +313,8 @@ class McpCallMiddleware:
         if scope["type"] != "http" or MCP_PATH not in scope["path"]:
             await self._app(scope, receive, send)
             return
-        token = secrets.token_hex(12)
+        token = MutableHeaders(scope=scope)[CALL_HEADER] = secrets.token_hex(12)
         self._tokens.add(token)
-        marked = dict(scope)
-        MutableHeaders(scope=marked)[CALL_HEADER] = token
 
         async def watched_receive() -> Message:
             message = await receive()
@@ -325,7 +323,7 @@ class McpCallMiddleware:
             return message
 
         try:
-            await self._app(marked, watched_receive, send)
+            await self._app(scope, watched_receive, send)
         finally:
             self._tokens.discard(token)
 
@@ -356,7 +354,7 @@ class UploadedFile(TypedDict, total=False):
 
 
 async def resolve_video(
-    given: object, label: str, uploads: Uploads, cleanup: AsyncExitStack
+    given: object, label: str, uploads: Uploads, visitor: Visitor, cleanup: AsyncExitStack
 ) -> Path:
     """Return the file of a video; `cleanup` deletes it if it came as a data URL.
 
@@ -368,7 +366,7 @@ async def resolve_video(
         folder = cleanup.enter_context(uploads.arrivals())
         return await asyncio.to_thread(_write_data_url, text, label, folder / "video")
     if text.startswith(("http://", "https://")) and UPLOAD_ADDRESS not in text:
-        return await uploads.fetch_beside(text)
+        return await uploads.fetch_beside(text, visitor)
     named = given.get("path") if isinstance(given, dict) else given
     if isinstance(named, str):
         named = unquote(named.partition(UPLOAD_ADDRESS)[2]) if "://" in named else named
@@ -390,7 +388,7 @@ def _write_data_url(url: str, label: str, path: Path) -> Path:
     except ValueError:
         raise BadInput(NOT_BASE64.format(label)) from None
     except OSError:
-        raise BadInput(FULL) from None
+        raise BadInput(words.NO_ROOM_NOW) from None
     return path
 
 
@@ -495,17 +493,18 @@ class Endpoints:
         async with AsyncExitStack() as cleanup:
             try:
                 name = services.judges.choose(judge)
-                services.queue.check(name)
+                visitor = visitor_of(request)
+                services.queue.check(name, visitor)
                 chosen, uploads = resolve_settings(settings), services.uploads
-                first = await resolve_video(video1, "Video 1", uploads, cleanup)
-                second = await resolve_video(video2, "Video 2", uploads, cleanup)
+                first = await resolve_video(video1, "Video 1", uploads, visitor, cleanup)
+                second = await resolve_video(video2, "Video 2", uploads, visitor, cleanup)
                 if not isinstance(prompt, str):
                     raise BadInput("The prompt must be a text.")
                 session = services.sessions.get(f"program {secrets.token_hex(12)}")
                 session.followers = 1
                 cleanup.callback(services.sessions.end, session.id)
                 pair = VideoPair(prompt, first, second)
-                shown = services.sessions.start_run(session, pair, chosen, name)
+                shown = services.sessions.start_run(session, pair, chosen, name, visitor)
             except BadInput as error:
                 refused = refused_json(str(error))
                 yield as_text(refused) if token else refused

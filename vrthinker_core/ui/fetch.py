@@ -13,10 +13,10 @@ import socket
 import ssl
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urljoin
@@ -25,9 +25,7 @@ import httpcore
 import httpx
 
 from vrthinker_core.errors import BadInput
-
-# From (host, port) to all IP addresses of the host; raises OSError
-Resolver = Callable[[str, int], Sequence[str]]
+from vrthinker_core.ui import words
 
 # Beside what Python knows: what embeds or leads to an IPv4 address, whose target others decide
 _TUNNELS = "::/8", "2001::/23", "2002::/16", "fec0::/10", "192.0.0.0/24", "192.88.99.0/24"
@@ -50,14 +48,20 @@ def resolve(host: str, port: int) -> tuple[str, ...]:
     return tuple(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))
 
 
+@cache
+def trusted() -> ssl.SSLContext:
+    """Load the certificates once: it takes 30 ms, in which nobody is answered."""
+    return ssl.create_default_context()
+
+
 @dataclass(frozen=True, slots=True)
 class FetchPolicy:
     """Which hosts a video may be downloaded from."""
 
-    resolve: Resolver = resolve
+    resolve: Callable[[str, int], Sequence[str]] = resolve
     is_public: Callable[[str], bool] = is_public
     ports: frozenset[int] | None = frozenset({80, 443})  # None for all ports
-    ssl_context: Callable[[], ssl.SSLContext] = ssl.create_default_context  # checks certificates
+    ssl_context: Callable[[], ssl.SSLContext] = trusted  # checks certificates
 
 
 PUBLIC_ONLY = FetchPolicy()
@@ -130,53 +134,6 @@ class _DeadlineStream(httpcore.NetworkStream):
     ) -> httpcore.NetworkStream:
         stream = self._stream.start_tls(ssl_context, server_hostname, self._remaining())
         return _DeadlineStream(stream, self._remaining)
-
-
-MAX_VISITOR_BYTES = 500_000_000
-MAX_BYTES = 4_000_000_000
-NOBODY = ""  # stands for the owner of fetched files and copies, which may hold half of all
-
-OWN_SHARE_FULL = (
-    "Your files take {:.0f} MB here, the most that one visitor may keep. "
-    "Unused ones go after ten minutes; try again then."
-)
-FULL = "There is no room here to keep this file; try again in ten minutes."
-
-
-class DiskBudget:
-    """Who holds which file, and its size so far."""
-
-    def __init__(self) -> None:
-        self._files: dict[Path, tuple[str, int]] = {}
-        self._held = Counter[str]()
-        self._lock = threading.RLock()
-
-    def take(self, file: Path, visitor: str, size: int) -> None:
-        """Count the file with `size` bytes, instead of before. Raises BadInput without room."""
-        most = MAX_BYTES // 2 if visitor == NOBODY else MAX_VISITOR_BYTES
-        with self._lock:
-            self.release(file)
-            is_over = self._held[visitor] + size > most
-            if self._held.total() + size > MAX_BYTES or (is_over and visitor == NOBODY):
-                raise BadInput(FULL)
-            if is_over:
-                raise BadInput(OWN_SHARE_FULL.format(most / 1e6))
-            self._files[file] = (visitor, size)
-            self._held[visitor] += size
-
-    def release(self, file: Path) -> None:
-        """Count the file no more."""
-        with self._lock:
-            visitor, size = self._files.pop(file, (NOBODY, 0))
-            self._held[visitor] -= size
-            if not self._held[visitor]:
-                del self._held[visitor]
-
-    def release_missing(self) -> None:
-        """Release the files that have been deleted."""
-        for file in list(self._files):
-            if not file.exists():
-                self.release(file)
 
 
 MAX_REDIRECTS = 3
@@ -275,19 +232,18 @@ def _naming_errors(url: httpx.URL, seconds: float) -> Iterator[None]:
     host = url.raw_host.decode()
     try:
         yield
+        return
     except (TimeoutError, httpcore.TimeoutException):
-        late = f"{host} took longer than {seconds:g} s, so the video was not fetched."
-        raise BadInput(late) from None
+        why = f"{host} took longer than {seconds:g} s, so the video was not fetched."
     except httpcore.ProtocolError:
-        raise BadInput(f"{host} does not answer as a web server does.") from None
+        why = f"{host} does not answer as a web server does."
     except httpcore.NetworkError as error:
+        why = f"{host} cannot be reached."
         if isinstance(error.__context__, ssl.SSLError):
-            raise BadInput(
-                f"{host} could not prove that it is that host: its certificate is not accepted."
-            ) from None
-        raise BadInput(f"{host} cannot be reached.") from None
+            why = f"{host} could not prove that it is that host: its certificate is not accepted."
     except OSError:  # of our own disk: httpcore has its own errors
-        raise BadInput(FULL) from None
+        why = words.NO_ROOM_NOW
+    raise BadInput(why) from None
 
 
 def _decoded(response: httpcore.Response, encoding: str, host: str) -> Iterator[bytes]:

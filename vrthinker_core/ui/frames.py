@@ -60,12 +60,7 @@ class ExactFrames:
 
     def close_idle(self) -> None:
         """Close the videos that nobody has looked at for a while."""
-
-        def close_if_idle() -> None:
-            if time.monotonic() - self._used_at > IDLE_SECONDS:
-                self._close_videos()
-
-        self._thread.submit(close_if_idle)
+        self._thread.submit(self._close_videos, IDLE_SECONDS)
 
     def close(self) -> None:
         """Drop what waits, break off what goes on, and close the videos."""
@@ -74,7 +69,9 @@ class ExactFrames:
         self._close_videos()
         self._thread.shutdown()
 
-    def _close_videos(self) -> None:
+    def _close_videos(self, unused: float = 0.0) -> None:
+        if time.monotonic() - self._used_at < unused:
+            return
         for clip in list(self._clips.values()):
             clip.close()
         self._clips.clear()
@@ -84,7 +81,9 @@ class ExactFrames:
         self, shown: ShownRun, swapped: bool, frames: tuple[Thumbnail, ...]
     ) -> dict[str, Any]:
         """Decode one turn's frames, in the sides of the first run."""
-        files, protocol = shown.thumbnails, shown.run.trace and protocol_of(shown.run.trace.started)
+        files, trace = shown.thumbnails, shown.run.trace
+        assert trace is not None, "it has turns"
+        protocol = protocol_of(trace.started)
         # The run that is looked at is the last to be dropped
         self._stored[files] = stored = self._stored.pop(files, None) or _Stored()
         slots = range(protocol.grid.slots) if protocol else ()
@@ -97,9 +96,16 @@ class ExactFrames:
         def decode_side(side: Side) -> None:
             """Store the frames that the video has where the judge saw them."""
             wanted = {frame.ref.slot: frame for frame in missing if frame.ref.side is side}
+            path, told = shown.run.videos[side - 1], side.other if swapped else side
+            info = trace.started.clips[side - 1]
+            if not (wanted and path and info and protocol):
+                return
+            self._used_at = time.monotonic()
             with suppress(VrThinkerError):
-                clip = self._clip(shown, side, side.other if swapped else side) if wanted else None
-                for frame in clip.stream([*wanted]) if clip else ():
+                if (clip := self._clips.get((side, told))) is None:
+                    clip = Clip(path, told, protocol.frame_plan, decoders=self._decoders).open()
+                    self._clips[side, told] = clip
+                for frame in clip.stream([*wanted]) if clip.info.digest == info.digest else ():
                     seen = wanted[frame.ref.slot]
                     if frame.index != seen.index:
                         continue
@@ -112,31 +118,12 @@ class ExactFrames:
                 list(both.map(decode_side, Side))
         self._drop_oldest()
         gone = {frame.ref.side for frame in frames if frame.ref not in sources}
-        note = words.VIDEOS_GONE if gone else ""
-        if gone and stored.full:
-            note = words.NO_ROOM_FOR_FRAMES
-        elif len(gone) == 1:
-            note = words.VIDEO_GONE.format(int(gone.pop()))
+        note = words.NO_ROOM_FOR_FRAMES if stored.full else words.VIDEOS_GONE
+        if len(gone) == 1 and not stored.full:
+            note = words.VIDEO_GONE.format(int(*gone))
         found = {frame.ref: sources[frame.ref] for frame in frames if frame.ref in sources}
         named = {f"{int(ref.side)}-{ref.slot}": src for ref, src in sorted(found.items())}
-        return {"frames": named, "note": note}
-
-    def _clip(self, shown: ShownRun, side: Side, told: Side) -> Clip | None:
-        """Open the video of a side, `told` to the judge; None if it is not the judge's file.
-
-        Raises VideoError.
-        """
-        self._used_at = time.monotonic()
-        started = shown.run.trace.started if shown.run.trace else None
-        protocol = protocol_of(started) if started else None
-        path, info = shown.run.videos[side - 1], started.clips[side - 1] if started else None
-        if protocol is None or path is None or info is None:
-            return None
-        if (side, told) not in self._clips:
-            clip = Clip(path, told, protocol.frame_plan, decoders=self._decoders)
-            self._clips[side, told] = clip.open()
-        clip = self._clips[side, told]
-        return clip if clip.info.digest == info.digest else None
+        return {"frames": named, "note": note if gone else ""}
 
     def _drop_oldest(self) -> None:
         *older, _ = self._stored.items()

@@ -9,26 +9,34 @@ import json
 import re
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import gradio as gr
 from pydantic import ValidationError
 
+from vrthinker_core.backends.registry import JudgeGroup
 from vrthinker_core.branch_plan import MAX_FRAMES, Changes, plan_branch
-from vrthinker_core.errors import BadInput, NoCopy, TraceError, VideoUnavailable, VrThinkerError
-from vrthinker_core.protocols.prompts import check_prompt
-from vrthinker_core.storage import type_adapter
+from vrthinker_core.errors import (
+    BadInput,
+    NoCopy,
+    TraceError,
+    VideoUnavailable,
+    VrThinkerError,
+    type_adapter,
+)
+from vrthinker_core.protocols.base import check_prompt
 from vrthinker_core.traces import load, storable
 from vrthinker_core.types import Side, VideoPair, Vote
 from vrthinker_core.types.events import Started, Trace, shown_slots
 from vrthinker_core.types.settings import parse_settings, setting
-from vrthinker_core.types.wording import DEMO_RUN
+from vrthinker_core.types.wording import DEMO_RUN, NOT_SWAP_TESTED
 from vrthinker_core.ui import words
-from vrthinker_core.ui.chooser import PUBLIC, JudgeChooser, JudgeGroup
-from vrthinker_core.ui.history import Examples, History, SavedRun, owner_of, votes_first
+from vrthinker_core.ui.chooser import PUBLIC, JudgeChooser
+from vrthinker_core.ui.history import Examples, History, SavedRun, votes_first
 from vrthinker_core.ui.judges import JudgeLoader
 from vrthinker_core.ui.layout import FormValues, PageComponents, Updates, form_values, no_updates
 from vrthinker_core.ui.queue import CheckedBlocks, JudgeQueue, upload_place
@@ -36,7 +44,8 @@ from vrthinker_core.ui.run import VideosAtHand
 from vrthinker_core.ui.runs_tab import ListedRuns
 from vrthinker_core.ui.sessions import Session, Sessions, ShownRun
 from vrthinker_core.ui.uploads import Uploads
-from vrthinker_core.ui.view import Json, RunView, hide_verdict, label_rows
+from vrthinker_core.ui.view import Json, RunView, hide_verdict
+from vrthinker_core.ui.visitors import FOLLOWERS, Shares, Turns, Visitor, visitor_of
 from vrthinker_core.video.files import file_digest
 from vrthinker_core.words import encodable
 
@@ -45,6 +54,9 @@ UPDATE_SECONDS = 0.12  # between two updates of the page, at least
 CLOCK_SECONDS = 1.0  # between two updates, at most: the status line shows the seconds
 PLACE_SECONDS = 0.25  # between two looks at the queue
 PATIENCE_SECONDS = 1.0  # for an event to see that its page shows another run
+READ_AT_ONCE = 2  # saved runs: strangers' are large
+FOLLOWERS_A_RUN = 8
+AGAIN_SECONDS = 5  # until a page asks again that may not follow its run
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +71,7 @@ class Services:
     uploads: Uploads
     runs: ListedRuns | None = None  # an evaluation, or traces, for every visitor
     offered: Collection[JudgeGroup] = PUBLIC  # which kinds of judges visitors may choose
+    following: Shares = field(default_factory=lambda: Shares(FOLLOWERS))
 
     def stored_run(self, name: str) -> SavedRun:
         """Find the run of `?trace=NAME`. Raises TraceError without one."""
@@ -84,7 +97,7 @@ class Handlers:
         self.parts, self.services = parts, services
         judges, sessions, offered = services.judges, services.sessions, services.offered
         self.chooser = JudgeChooser(parts, judges, sessions, offered)
-        self._reading = asyncio.Semaphore(1)  # strangers' traces are large: never two at once
+        self._reading = Turns(READ_AT_ONCE, "read")
 
     def session_of(self, request: gr.Request) -> Session:
         """Return the session of the open page; a reload begins a new one."""
@@ -99,13 +112,15 @@ class Handlers:
         is shown. The choice is read anew each time, so that only the newest is shown.
         """
         session, judges, parts = self.session_of(request), self.services.judges, self.parts
+        kept = unquote(request.cookies.get("judge", ""))  # of an earlier visit
         with suppress(BadInput):  # of a judge that is not offered: the one before stays
-            session.judge = self.chooser.name_of(session, judge or session.judge)
+            session.judge = self.chooser.name_of(session, judge or session.judge or kept)
         opens_trace = not judge and "trace" in request.query_params
         while not judges.is_loaded(session.judge):
-            yield {parts.chooser: self.chooser.chip(session.judge)}
+            yield {parts.chooser: self.chooser.chip(session.judge), parts.judge: session.judge}
             await asyncio.sleep(0.25)
         told: Updates = {parts.chooser: self.chooser.chip(session.judge), **self.scope(session)}
+        told[parts.judge] = session.judge
         told |= self._protocol_choice(session.judge, bool(judge))
         if not opens_trace and session.shown is None:  # the empty page (`page.js`)
             _, trouble = judges.look(session.judge)
@@ -140,14 +155,14 @@ class Handlers:
         """Let the two videos in the players be compared."""
         session, parts, services = self.session_of(request), self.parts, self.services
         if faults := self._faults(session, values):
-            return self._refused(session, {parts.status: words.not_started(faults)}, faults)
+            return self._refused(session, {parts.status: words.NOT_STARTED}, faults)
         try:
             originals = (services.uploads.original_of(Path(values[part])) for part in parts.videos)
             pair = VideoPair(values[parts.prompt], *originals)
             judge = self.chooser.name_of(session, values[parts.judge])
             settings = parse_settings({name: values[part] for name, part in parts.settings.items()})
-            start, owner = services.sessions.start_run, owner_of(request.cookies)
-            shown = start(session, pair, settings, judge, owner)
+            start = services.sessions.start_run
+            shown = start(session, pair, settings, judge, visitor_of(request))
             shown.hidden = votes_first(request.cookies)
         except BadInput as bad:
             return self._refused(session, {parts.status: str(bad)})
@@ -193,7 +208,8 @@ class Handlers:
             videos = self._compared(shown, started, first, second)
             judge = self._judge_of(session, shown, words.CHECK_NO_JUDGE)
             pair = VideoPair(started.prompt, *videos)
-            self.services.sessions.check_order(session, shown, pair, started.settings, judge)
+            check, visitor = self.services.sessions.check_order, visitor_of(request)
+            check(session, shown, pair, started.settings, judge, visitor)
         except BadInput as bad:
             said: Updates = {parts.status: str(bad)}
             if former := session.shown:
@@ -209,16 +225,16 @@ class Handlers:
         try:
             turn, changes = read_branch(event)
             asked = getattr(event, "judge", None)
-            judge = self.services.judges.choose(asked) if asked else ""
+            judge = self.chooser.name_of(session, asked) if asked else ""
             shown, trace = _ended(session, words.BRANCH_NO_RUN)
             plan = plan_branch(trace, turn, changes)
             judge = judge or self._judge_of(session, shown, words.NO_JUDGE)
             videos = shown.files
             if len(videos) < 2:
                 videos = self._compared(shown, trace.started, first, second)
-            pair, owner = VideoPair(plan.prompt, *videos), owner_of(request.cookies)
+            pair, visitor = VideoPair(plan.prompt, *videos), visitor_of(request)
             start = self.services.sessions.start_run
-            begun = start(session, pair, plan.settings, judge, owner, plan)
+            begun = start(session, pair, plan.settings, judge, visitor, plan)
             begun.hidden = votes_first(request.cookies)
         except BadInput as bad:
             return self._refused(session, {branches: {"refusal": str(bad)}})
@@ -293,13 +309,25 @@ class Handlers:
     async def follow(self, request: gr.Request) -> AsyncIterator[Updates]:
         """Show the place in the queue of the page's run, then the run as it goes.
 
-        If nobody asks for more, the run is stopped or left: see `Sessions`.
+        If nobody asks for more, the run is stopped or left: see `Sessions`. A page that may not
+        follow it, because many do, asks again.
         """
         yield no_updates()  # an event that yields nothing empties what it may change
         session, sessions = self.session_of(request), self.services.sessions
-        if (shown := session.waiting or session.shown) is None:
+        if (shown := session.waiting or session.shown) is None or session.drawn is shown:
             return
-        number = session.number
+        number, following, visitor = session.number, object(), visitor_of(request)
+        try:
+            if visitor.counted and sessions.followers_of(shown) >= FOLLOWERS_A_RUN:
+                raise BadInput(words.MANY_FOLLOW)
+            self.services.following.take(following, visitor)
+        except BadInput as many:
+            session.unfollowed = None  # it is here, and asks again
+            view = await asyncio.to_thread(self._updates, session, shown) if shown.run.begun else {}
+            again = AGAIN_SECONDS * (not shown.run.over)
+            told = {**view, self.parts.status: str(many)}
+            yield {**told, **self.parts.buttons_of(number, not shown.run.over, again=again)}
+            return
         session.followers += 1
         try:
             async for updates in self._progress(session, shown, number):
@@ -309,6 +337,7 @@ class Handlers:
             raise
         finally:
             session.followers -= 1
+            self.services.following.release(following)
             if session.waiting is shown:
                 sessions.drop_waiting(session)
             elif not sessions.goes_on(shown):
@@ -337,7 +366,8 @@ class Handlers:
             yield {self.parts.prompt: prompt}
         while session.shown is shown:
             over, seen = run.over, run.changes
-            yield {**self._updates(session, shown), **self.parts.buttons_of(number, not over)}
+            updates = await asyncio.to_thread(self._updates, session, shown)
+            yield {**updates, **self.parts.buttons_of(number, not over)}
             if over:
                 return
             await asyncio.sleep(UPDATE_SECONDS)
@@ -393,7 +423,7 @@ class Handlers:
             return {self.parts.status: words.NO_FILE}
 
         def read() -> SavedRun:
-            trace, owner = load(Path(path)), owner_of(request.cookies)
+            trace, owner = load(Path(path)), visitor_of(request).owner
             videos = history.videos(owner, trace)
             return SavedRun(trace, videos, kept=history.keep(owner, trace, videos))
 
@@ -411,7 +441,7 @@ class Handlers:
         self, session: Session, request: gr.Request, own: object, stored: object
     ) -> Updates:
         """Show the visitor's own run of that name, live or saved, or a stored one; {} for none."""
-        services, owner = self.services, owner_of(request.cookies)
+        services, owner = self.services, visitor_of(request).owner
         for shown in services.sessions.runs_of(owner):
             if shown.kept == own and not shown.run.over:
                 services.sessions.drop_waiting(session)
@@ -437,17 +467,16 @@ class Handlers:
             services, saved = self.services, read()
             known = [path for each in services.examples.by_name.values() for path in each.videos]
             known += session.shown.files if session.shown else ()
-            videos = shown_videos(services.uploads, saved, known)
-            trace, owner = saved.trace, owner_of(request.cookies)
-            shown = services.sessions.start_replay(session, saved, videos, owner)
+            trace, visitor = saved.trace, visitor_of(request)
+            videos = shown_videos(services.uploads, saved, known, visitor)
+            shown = services.sessions.start_replay(session, saved, videos, visitor.owner)
             shown.voted = bool(saved.kept and trace.vote)
             shown.hidden = votes_first(request.cookies) and not shown.voted
             session.put(trace.started, videos)
             return {**self._players(videos, trace.started.prompt), **self._finished(session, shown)}
 
         try:
-            async with self._reading:
-                return await asyncio.to_thread(show)
+            return await self._reading.run(visitor_of(request), show)
         except TraceError as error:
             return self.refusal(session, error)
 
@@ -497,10 +526,10 @@ class Handlers:
     def scope(self, session: Session) -> Updates:
         """Say whether the chosen judge is the demo, and cannot judge the pair that waits."""
         judge, _ = self.services.judges.look(session.judge)
-        demo, players = judge is not None and judge.scope == "drawn", session.players
-        there = all(player.digest and not player.refusal for player in players)
-        waits = there and (session.shown is None or bool(session.changed_sides()))
-        outside = demo and waits and not all(player.drawn for player in players)
+        demo = judge is not None and judge.scope == "drawn"
+        shown = session.shown
+        waits = shown is None or shown.run.is_replay or bool(session.changed_sides())
+        outside = demo and waits and session.holds_real
         return {self.parts.scope: {"outside": outside, "demo": demo}}
 
     def changed_run(self, session: Session, line: str) -> Updates:
@@ -519,6 +548,8 @@ class Handlers:
     def _updates(self, session: Session, shown: ShownRun, refusal: str = "") -> Updates:
         """Return status and trace of a run; `refusal`: of a vote."""
         view = self._view(session, shown, refusal)
+        if shown.run.over:
+            session.drawn = shown
         told = {self.parts.status: self._status(shown), self.parts.trace: view}
         return {**told, **self.scope(session)}
 
@@ -539,12 +570,13 @@ class Handlers:
             "changed": changed,
             "emptied": dict.fromkeys(emptied, words.EMPTIED),
             "over": shown.run.over,
-            **RunView.of(shown.run).page(shown.thumbnails),
+            **shown.page(),
             "branches": strip_json(session.branches, shown),
         }
         if shown.run.is_replay:
-            view["notes"] = [view["judge"], *view["notes"]]
-            view["recorded"] = self._status(shown)  # the page can play it
+            if not (view["verdict"] or {}).get("says"):
+                view["notes"] = [view["judge"], *view["notes"]]
+            view["recorded"] = True  # the page can play it
             videos = zip(Side, shown.run.videos, strict=True)
             view["stills"] = [int(side) for side, path in videos if path is None]
         ballot = {"hidden": shown.hidden, "own": shown.voted, "refusal": refusal}
@@ -569,7 +601,7 @@ class PlayerHandlers:
         session.players[self._place].put(Path(path) if path else None)
         return self._handlers.changed_run(session, self._line(session, values)) or no_updates()
 
-    def on_upload(self, values: FormValues, request: gr.Request) -> Updates:
+    async def on_upload(self, values: FormValues, request: gr.Request) -> Updates:
         """Show a copy of a file that browsers cannot play, after `on_change`.
 
         The answers of `on_change` to two uploads may overtake each other: this scope comes last.
@@ -577,14 +609,15 @@ class PlayerHandlers:
         if not values[self.player]:
             return no_updates()
         session = self._handlers.session_of(request)
-        return {**self._copied(session, values), **self._handlers.scope(session)}
+        copied = await self._copied(session, values, visitor_of(request))
+        return {**copied, **self._handlers.scope(session)}
 
-    def _copied(self, session: Session, values: FormValues) -> Updates:
+    async def _copied(self, session: Session, values: FormValues, visitor: Visitor) -> Updates:
         """Return the copy, or why there is none; {} if browsers play the file itself."""
         path = Path(values[self.player])
         shown: Path | VrThinkerError
         try:
-            shown = self._uploads.make_playable(path)
+            shown = await self._uploads.make_playable_beside(path, visitor)
             session.players[self._place].held.extend((path, shown))
         except VrThinkerError as error:
             shown = error
@@ -600,9 +633,11 @@ class PlayerHandlers:
         if isinstance(shown, VideoUnavailable):  # it can be compared later
             return {status: f"{shown} {line}"}
         player.refusal = str(shown)
-        return {status: self._line(session, values)}
+        fault = {str(self.player.elem_id): f"{shown} {words.OTHER_VIDEO}"}
+        marked = self._parts.buttons_of(session.number, session.is_busy, fault)
+        return {status: self._line(session, values), **marked}
 
-    def on_address(self, values: FormValues, request: gr.Request) -> Updates:
+    async def on_address(self, values: FormValues, request: gr.Request) -> Updates:
         """Replace the video by the file at a web address."""
         address, status = (values[self.address] or "").strip(), self._parts.status
         session = self._handlers.session_of(request)
@@ -610,8 +645,8 @@ class PlayerHandlers:
         try:
             if not address:
                 raise BadInput(words.NO_ADDRESS)
-            path = self._uploads.fetch(address)
-            playable = self._uploads.make_playable(path)
+            path = await self._uploads.fetch_beside(address, visitor_of(request))
+            playable = await self._uploads.make_playable_beside(path, visitor_of(request))
         except VrThinkerError as error:
             return self._handlers.refusal(session, error, str(self.address.elem_id))
         player, shown = session.players[self._place], session.shown
@@ -636,7 +671,7 @@ class PlayerHandlers:
             bool(path or player.digest) and not player.refusal
             for path, player in zip(paths, session.players, strict=True)
         )
-        step = words.next_step(first, second, values[self._parts.prompt], refusals)
+        step = words.next_step(first, second, values[self._parts.prompt])
         return " ".join([*removed, step])
 
 
@@ -700,7 +735,9 @@ def _whole(value: object) -> int | None:
     return int(str(value)) if re.fullmatch(r"-?[0-9]{1,6}", str(value)) else None
 
 
-def shown_videos(uploads: Uploads, saved: SavedRun, known: Iterable[Path]) -> VideosAtHand:
+def shown_videos(
+    uploads: Uploads, saved: SavedRun, known: Iterable[Path], visitor: Visitor
+) -> VideosAtHand:
     """Find the compared videos among `known` and kept files; kept ones become uploads, too.
 
     A file counts by its content alone, so a damaged one is not shown.
@@ -713,8 +750,8 @@ def shown_videos(uploads: Uploads, saved: SavedRun, known: Iterable[Path]) -> Vi
             name = Path(clip.name).stem[:80] + path.suffix
             kept, path = path, None  # if there is no room for it
             with suppress(OSError, VrThinkerError):
-                file = uploads.link(kept, upload_place(kept, name))
-                uploads.make_playable(file)
+                file = uploads.link(kept, upload_place(kept, name), visitor)
+                uploads.make_playable(file, visitor)
                 path = file
         found.append(path)
     return found[0], found[1]
@@ -731,18 +768,27 @@ def strip_json(runs: Sequence[ShownRun], shown: ShownRun) -> Json | None:
     origin: dict[str, int | None] = {}  # labels
     for place, run in enumerate(runs):
         view = RunView.of(run.run)
-        labels = label_rows(view.verdict)
+        labels = view.labels
         note = "" if labels else words.BRANCH_NO_VERDICT if view.finished else words.GOING_ON
         note = DEMO_RUN if view.outside_scope else note
         if labels and run.hidden and run is not shown:  # its visitor wants to vote before they see
             note, labels = words.HIDDEN, []
         if place == 0:
             origin = {label["name"]: label["value"] for label in labels}
+            first = view.order
+        alike = (first is None) == (view.order is None)  # a swap test tells more than one order
         name = view.name or (words.STARTING if view.started is None else "")
         name = words.ORIGIN if place == 0 else name[:1].upper() + name[1:]
+        judge = words.judge_name(view.started.judge) if view.started else ""
+        if name == f"Judge {judge}":
+            name, judge = judge, ""
+        if labels:
+            checked = words.ORDER_LINES[view.order.overall] if view.order else NOT_SWAP_TESTED
+            judge = " · ".join(filter(None, [judge, checked]))
         for label in labels:
-            label["differs"] = bool(origin) and origin.get(label["name"]) != label["value"]
-        judge = view.started.judge if view.started else ""
+            label["differs"] = (
+                alike and bool(origin) and origin.get(label["name"]) != label["value"]
+            )
         rows.append({"name": name, "judge": judge, "note": note, "labels": labels})
     return {"shown": runs.index(shown), "runs": rows}
 
@@ -751,11 +797,14 @@ QUIET: Json = {"api_visibility": "private", "show_progress": "hidden"}
 UNQUEUED: Json = {"queue": False, **QUIET}
 # Compare can be pressed again a moment before the last run has ended in the browser.
 MULTIPLE: Json = {"trigger_mode": "multiple", **QUIET}
-# A status that names the next step follows the prompt as it is written; any other stays.
+# A status that names the next step follows the prompt and the scope; any other stays.
 FOLLOW_PROMPT = f"""(prompt, line) => {{
-    const [write, compare] = {json.dumps([words.TWO_VIDEOS, words.READY_TO_COMPARE])};
-    const followed = prompt.trim() ? line.replace(write, compare) : line.replace(compare, write);
-    return followed === line ? {json.dumps(gr.skip())} : followed;
+    const steps = {json.dumps([words.TWO_VIDEOS, words.READY_TO_COMPARE, words.NEEDS_JUDGE])};
+    const step = steps[!prompt.trim() ? 0 : VRThinker.outside ? 2 : 1];
+    const isMended = !document.querySelector("#bench .vrt-fault");
+    const said = isMended ? [...steps, {json.dumps(words.NOT_STARTED)}] : steps;
+    const told = said.find((each) => line.includes(each)) ?? step;
+    return told === step ? {json.dumps(gr.skip())} : line.replace(told, step);
 }}"""
 
 
@@ -787,7 +836,7 @@ def connect(blocks: CheckedBlocks, parts: PageComponents, services: Services) ->
     announce = "(line) => VRThinker.announcer.status(line)"
     status.change(None, status, None, js=announce, **MULTIPLE)
     chooser, protocol = handlers.chooser, parts.settings["protocol"]
-    judged = [parts.chooser, parts.trace, protocol, parts.scope]
+    judged = [parts.chooser, parts.judge, parts.trace, protocol, parts.scope]
     blocks.load(handlers.show_judge, None, judged, **QUIET)
     parts.judge.select(handlers.show_judge, parts.judge, judged, **MULTIPLE)
     opened = parts.chooser.click(chooser.open, None, parts.chooser, queue=False, **MULTIPLE)
@@ -816,15 +865,16 @@ def _connect_players(parts: PageComponents, handlers: Handlers) -> None:
     inputs: set[Any] = {parts.prompt, *parts.videos}
     outputs = parts.run_outputs
     line, follow = [parts.prompt, parts.status], {"js": FOLLOW_PROMPT, **MULTIPLE}
-    parts.prompt.change(None, line, parts.status, **follow)
+    for changes in (parts.prompt.change, parts.scope.select):
+        changes(None, line, parts.status, **follow)
     for own in (PlayerHandlers(handlers, side) for side in Side):
         player, address = own.player, own.address
-        changed, limits = [player, *outputs], {"concurrency_limit": 2, **QUIET}
+        changed = [player, *outputs]
         arrived = player.upload(own.on_change, inputs, outputs, queue=False, **MULTIPLE)
-        copied = arrived.then(own.on_upload, inputs, changed, concurrency_id="copies", **limits)
+        told = [*changed, parts.buttons]
+        copied = arrived.then(own.on_upload, inputs, told, **QUIET)
         player.clear(own.on_change, inputs, outputs, **UNQUEUED)
         entered = address.submit(lambda: words.FETCHING, None, parts.status, **UNQUEUED)
-        told, given = [*changed, parts.buttons], {address, *inputs}
-        fetched = entered.then(own.on_address, given, told, concurrency_id="fetched", **limits)
+        fetched = entered.then(own.on_address, {address, *inputs}, told, **QUIET)
         for written in (copied.then, fetched.then):  # the prompt may have been written meanwhile
             written(None, line, parts.status, **follow)

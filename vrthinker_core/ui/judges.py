@@ -6,7 +6,7 @@ import secrets
 import threading
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from concurrent import futures
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -17,6 +17,8 @@ import gradio as gr
 from vrthinker_core.backends import NANO_NAME, Backend, default_choice, open_backend
 from vrthinker_core.backends.base import RemoteBackend
 from vrthinker_core.backends.judge_name import judge_title
+from vrthinker_core.backends.served_model import ServedModel
+from vrthinker_core.backends.server_errors import Secret
 from vrthinker_core.errors import (
     BackendFailed,
     BackendRefused,
@@ -37,6 +39,17 @@ TRACE_NOT_KEPT = (
 )
 SERVED_AT_ONCE = 8  # runs of one served or hosted judge
 OWN = " · your key "  # between model and random part in the name of a visitor's own judge
+
+
+@dataclass(frozen=True, slots=True)
+class OwnHost:
+    """A host that a visitor has a key for: their page alone holds it."""
+
+    secret: Secret
+    models: Sequence[ServedModel] = ()  # that see pictures; () if the host does not list them
+    name: str = ""  # of the judge that was opened there
+    backend: Backend | None = None
+
 
 OpenJudge = Callable[[], Backend]  # opens one judge, or raises VrThinkerError
 
@@ -127,6 +140,10 @@ class JudgeLoader:
         title = judge_title(choice) if choice.startswith(("hf:", "nano")) else ""
         return self._added.get(choice) or (title if title in self._futures else "")
 
+    def choice(self, name: str) -> str:
+        """Return what was added under that name; "" for a judge of the server's own."""
+        return next((choice for choice, added in self._added.items() if added == name), "")
+
     def add_own(self, backend: Backend) -> str:
         """Return the name of a visitor's own judge, which lasts as long as they hold it."""
         name = f"{backend.name}{OWN}{secrets.token_hex(8)}"
@@ -149,10 +166,12 @@ class JudgeLoader:
     def device(self, name: str, at_once: int) -> tuple[str, int]:
         """Return what runs that judge, and how many runs it takes at once.
 
-        All judges on this machine share it: `at_once` runs. A server batches what it is sent.
+        All judges on this machine share it: `at_once` runs. A server batches what it is sent, and
+        all judges with visitors' keys together are one server.
         """
-        name = name if OWN in name else self.choose(name)
-        served = OWN in name or isinstance(self.look(name)[0], RemoteBackend)
+        if OWN in name:
+            return OWN, SERVED_AT_ONCE
+        served = isinstance(self.look(name := self.choose(name))[0], RemoteBackend)
         return (name, max(at_once, SERVED_AT_ONCE)) if served else ("local", at_once)
 
     def is_loaded(self, name: str = "") -> bool:

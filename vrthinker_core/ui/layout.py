@@ -7,10 +7,11 @@ from typing import Any
 
 import gradio as gr
 
+from vrthinker_core.backends.judge_name import NANO_NAME
 from vrthinker_core.branch_plan import MAX_FRAMES
 from vrthinker_core.protocols import make_protocol, with_defaults
+from vrthinker_core.protocols.base import MAX_PROMPT
 from vrthinker_core.protocols.factory import chosen_protocol
-from vrthinker_core.protocols.prompts import MAX_PROMPT
 from vrthinker_core.types import ProtocolName, Settings
 from vrthinker_core.types.settings import OWN, SETTINGS, Setting, setting
 from vrthinker_core.types.wording import DIMENSION_NAMES
@@ -38,7 +39,7 @@ class PageComponents:
         """
         self._facts = words.facts(seconds)
         title = f"<h1>{words.TITLE}</h1><p class='vrt-lead'>{words.LEAD}</p>"
-        header = f"<header class='vrt vrt-header'>{title}<p class='vrt-judge'></p></header>"
+        header = f"<header class='vrt vrt-header'>{title}</header>"
         self.head = _html("mountHead(host, props, watch)", "", "head", header)
         self.examples = _html("mountExamples(host, props, trigger)", list(cards), "examples")
         with gr.Row(elem_id="stage", equal_height=False):
@@ -52,13 +53,19 @@ class PageComponents:
         self.shown_run = [*self.videos, self.prompt, *self.run_outputs, self.buttons]
 
     def buttons_of(
-        self, number: int, running: bool = False, faults: Mapping[str, str] | None = None
+        self,
+        number: int,
+        running: bool = False,
+        faults: Mapping[str, str] | None = None,
+        again: float = 0,
     ) -> Updates:
         """Show Stop, or Compare, for the run of this `number`; the page ignores earlier ones.
 
-        `faults`: why none was begun, by the fields that are marked.
+        `faults`: why none was begun, by the fields that are marked. `again`: seconds after which
+        the page asks for the run again.
         """
-        said = {"faults": faults} if faults else {}
+        said: dict[str, Any] = {"faults": faults} if faults else {}
+        said |= {"again": again} if again else {}
         return {self.buttons: {"number": number, "running": running, **said}}
 
     def _build_bench(self, judges: Sequence[str]) -> None:
@@ -74,14 +81,15 @@ class PageComponents:
             )
             with gr.Column(scale=1, min_width=170):
                 chooser = f"mountChooser(host, props, watch, {json.dumps(words.CHOOSER)}, trigger)"
-                self.chooser = _html(chooser, {"title": judges[0], "state": ""}, "chooser")
+                title = words.judge_name(judges[0])
+                self.chooser = _html(chooser, {"title": title, "state": ""}, "chooser")
                 self.judge = _html("mountJudge(watch, trigger)", judges[0], "judge")
                 self.compare_button = gr.Button("Compare", variant="primary", elem_id="go")
                 self.stop_button = gr.Button("Stop", elem_id="stop")
                 mount = "mountButtons(host, props, watch, trigger)"
                 self.buttons = _html(mount, {"number": 0, "running": False}, "buttons")
-        mount = f"mountScope(host, props, watch, {json.dumps(words.DEMO_CANNOT)})"
-        self.scope = _html(mount, {"outside": False, "demo": False}, "scope")
+        mount = f"mountScope(host, props, watch, {json.dumps(words.DEMO_CANNOT)}, trigger)"
+        self.scope = _html(mount, {"outside": False, "demo": judges[0] == NANO_NAME}, "scope")
         _html("mountVoteFirst(host)", None, "vote-first")
         self.status = gr.Textbox(
             words.READY, label="Status", elem_id="status", interactive=False, lines=1, max_lines=3
@@ -102,7 +110,8 @@ class PageComponents:
                 mount = f"mountTrace(host, props, watch, {told}, trigger)"
                 self.trace = _html(mount, {"turns": []}, "trace")
                 windows = [choice for choice in choices(setting("window")) if choice[1] != OWN]
-                offered = {"words": words.FORM, "windows": windows, "judges": judges}
+                named = [(words.judge_name(name), name) for name in judges]
+                offered = {"words": words.FORM, "windows": windows, "judges": named}
                 form = {**offered, "maxFrames": MAX_FRAMES, "maxPrompt": MAX_PROMPT}
                 mount = f"mountBranches(props, watch, {json.dumps(form)}, trigger)"
                 self.branches = _html(mount, {"refusal": ""}, "branches")

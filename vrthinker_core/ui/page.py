@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -17,9 +18,9 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from vrthinker_core.__about__ import ASSETS
+from vrthinker_core.backends.registry import JudgeGroup
 from vrthinker_core.system import give_back_memory
 from vrthinker_core.ui import api, handlers, routes, words
-from vrthinker_core.ui.chooser import JudgeGroup
 from vrthinker_core.ui.fetch import FetchPolicy
 from vrthinker_core.ui.frames import ExactFrames
 from vrthinker_core.ui.history import Examples, History
@@ -31,22 +32,23 @@ from vrthinker_core.ui.queue import (
     ForgottenUploads,
     JudgeQueue,
     QuickStates,
+    close_silent,
 )
 from vrthinker_core.ui.run import JobRunner
-from vrthinker_core.ui.runs_tab import ListedRuns, runs_routes
+from vrthinker_core.ui.runs_tab import REFUSALS, ListedRuns, runs_routes
 from vrthinker_core.ui.security import (
+    GuardMiddleware,
     OpenPagesMiddleware,
-    OriginGuardMiddleware,
     RequestLimitsMiddleware,
-    SubPathMiddleware,
-    VisitorCookieMiddleware,
 )
 from vrthinker_core.ui.sessions import THUMBNAILS_URL, Sessions
 from vrthinker_core.ui.uploads import Uploads
+from vrthinker_core.ui.visitors import Visitors
 
 EXAMPLES = ASSETS / "examples"
 SWEEP_SECONDS = 10.0  # between two looks for clients that collect nothing
 HOUSEKEEPING_SECONDS = 30.0
+THREADS = 64  # that draw and read runs
 # Instead of FFmpeg (32 MB) for Gradio's video trimmer, which the page does not use
 NO_TRIMMER = "export default async () => ({ setLogger() {}, setProgress() {} });"
 
@@ -59,6 +61,8 @@ class Page:
         judges: JudgeLoader,
         run_job: JobRunner,
         folder: Path,
+        history: History,
+        visitors: Visitors,
         *,
         at_once: int,  # runs at the same time
         waiting: int,  # visitors that may wait for one
@@ -66,62 +70,47 @@ class Page:
         policy: FetchPolicy,  # which web addresses a video may be fetched from
         runs: ListedRuns | None,  # an evaluation, or traces, for every visitor
         offered: Collection[JudgeGroup],  # the kinds of judges that visitors may choose
-        kept: Path | None,  # where runs are kept; None: in `folder`, which ends with the server
-        keep_seconds: float,  # 0: none is kept
-        keep_bytes: int,
         after_leaving: float,  # seconds for which a run goes on that no page shows
     ) -> None:
-        uploaded = Path(get_upload_folder())
-        # Events that go on at the same time: each visitor who waits is one
+        # Threads of handlers; `FairQueue` has the places for events
         self._max_threads = at_once + waiting + 200
         self._pages = Counter[str]()  # heartbeats of each open page
         queue = JudgeQueue(waiting, partial(judges.device, at_once=at_once), judges.is_loaded)
-        kept = kept if kept and keep_seconds else folder / "runs"
-        ours = uploaded.resolve()
-        history = History(kept, keep_seconds, keep_bytes, lambda path: path.is_relative_to(ours))
-        leaving = after_leaving if keep_seconds else 0.0
+        leaving = after_leaving if history.keeps else 0.0
         sessions = Sessions(folder, run_job, queue, history, leaving, self._pages.__contains__)
-        uploads = Uploads(folder / "copies", uploaded / "fetched", policy)
+        uploads = Uploads(folder / "copies", Path(get_upload_folder()) / "fetched", policy)
         self._services = handlers.Services(
             judges, queue, sessions, history, Examples(examples), uploads, runs, offered
         )
-        self._exact_frames = ExactFrames(judges.decoder_pool)
+        self._visitors, self._exact_frames = visitors, ExactFrames(judges.decoder_pool)
         self._routes = routes.Routes(self._services, self._exact_frames)
         expect = partial(queue.expect, judges.names)
         self._blocks = CheckedBlocks(uploads.fetch_beside, words.TITLE, expect)
         self._mcp_tokens: set[str] = set()
 
-    def blocks(self) -> gr.Blocks:
-        """Build the page, ready to be launched with `launch_options`."""
+    def launch(self, names: Sequence[str], in_frame: bool, root: str, **more: Any) -> str:
+        """Serve the page with what makes it complete and safe, and `more`; return its address.
+
+        `names`: further host names. `in_frame`: in another site's page, as in a Hugging Face Space.
+        `root`: the path below which a proxy serves the page, or its whole address.
+        """
         services, blocks = self._services, self._blocks
         gr.set_static_paths([services.sessions.thumbnail_root, services.examples.folder])
         with blocks:
             api.register_endpoints(blocks, services, self._mcp_tokens)
             cards = services.examples.cards(services.sessions.thumbnails)
-            names, seconds = services.judges.names, services.examples.seconds
-            parts = PageComponents(cards, names, services.runs is not None, seconds)
+            names_of_judges, seconds = services.judges.names, services.examples.seconds
+            parts = PageComponents(cards, names_of_judges, services.runs is not None, seconds)
             handlers.connect(blocks, parts, services)
         blocks.open_queue()
-        return blocks
-
-    def launch_options(
-        self, names: Sequence[str] = (), in_frame: bool = False, root: str = ""
-    ) -> dict[str, Any]:
-        """Return arguments for `launch`, without which the page is neither complete nor safe.
-
-        `names`: further host names. `in_frame`: in another site's page, as in a Hugging Face Space.
-        `root`: the path below which a proxy serves the page, or its whole address.
-        """
         middleware = [
-            Middleware(SubPathMiddleware, root=root),
-            Middleware(OriginGuardMiddleware, names=names, root=root),
+            Middleware(GuardMiddleware, self._visitors, names, root, in_frame),
             Middleware(OpenPagesMiddleware, pages=self._pages),
             Middleware(RequestLimitsMiddleware),
             Middleware(api.McpCallMiddleware, tokens=self._mcp_tokens),
-            Middleware(VisitorCookieMiddleware, in_frame=in_frame),
             Middleware(routes.LinkPreviewMiddleware, routes=self._routes, root=root),
         ]
-        services, no_trimmer = self._services, Response(NO_TRIMMER, media_type="text/javascript")
+        no_trimmer = Response(NO_TRIMMER, media_type="text/javascript")
         served = [
             Mount("/intro", StaticFiles(directory=ASSETS / "intro")),
             Mount(f"/{THUMBNAILS_URL}", StaticFiles(directory=services.sessions.thumbnail_root)),
@@ -130,25 +119,33 @@ class Page:
             *api.mcp_routes(),
             Route("/static/ffmpeg/{part}", lambda _: no_trimmer),
         ]
-        asgi = {"routes": served, "middleware": middleware, "lifespan": self._keep_house}
-        return {
-            "theme": theme(),
-            "css": routes.joined("run.css", "page.css"),
-            "head": f"<script>{routes.joined(*routes.PAGE)}</script>",
-            "app_kwargs": asgi,
-            "root_path": root,
-            "run_history": False,
-            "enable_monitoring": False,
-            "allowed_paths": [str(services.examples.folder.resolve())],
-            "max_file_size": MAX_UPLOAD_BYTES,
-            "max_threads": self._max_threads,
+        _, address, _ = blocks.launch(
+            theme=theme(),
+            css=routes.joined("run.css", "page.css"),
+            head=f"<script>{routes.joined(*routes.PAGE)}</script>",
+            app_kwargs={
+                "routes": served,
+                "middleware": middleware,
+                "lifespan": self._keep_house,
+                "exception_handlers": REFUSALS,
+            },
+            root_path=root,
+            run_history=False,
+            enable_monitoring=False,
+            allowed_paths=[str(services.examples.folder.resolve())],
+            max_file_size=MAX_UPLOAD_BYTES,
+            max_threads=self._max_threads,
             # Sessions whose component values Gradio keeps; others start from the page's own
-            "state_session_capacity": 256,
-            "footer_links": ["api"],
-            "ssr_mode": False,
-            "share": False,
-            "mcp_server": not api.why_no_mcp(),
-        }
+            state_session_capacity=256,
+            footer_links=["api"],
+            ssr_mode=False,
+            share=False,
+            mcp_server=not api.why_no_mcp(),
+            quiet=True,
+            prevent_thread_lock=True,
+            **more,
+        )
+        return str(address)
 
     def close(self) -> None:
         """Stop every run, and the decoder processes."""
@@ -159,6 +156,8 @@ class Page:
     @asynccontextmanager
     async def _keep_house(self, app: Any) -> AsyncIterator[None]:
         """Drop what nobody uses, as long as the page is served."""
+        # Else six threads draw all runs, and one visitor's large ones hold them
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, "page"))
         app.state_holder = QuickStates()  # type: ignore[no-untyped-call]
         app.state_holder.set_blocks(self._blocks)
         tasks = [asyncio.create_task(each) for each in (self._drop_uncollected(), self._tidy())]
@@ -169,12 +168,13 @@ class Page:
                 task.cancel()
 
     async def _drop_uncollected(self) -> None:
+        silent = set[Any]()
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
+            silent = close_silent(self._blocks.server, silent)
             self._services.sessions.drop_unfollowed()
             for session_id in await self._blocks.drop_uncollected():
                 self._services.sessions.end(session_id)
-                self._blocks.forget_session(session_id)
 
     async def _tidy(self) -> None:
         services, forgotten = self._services, ForgottenUploads()

@@ -1,20 +1,21 @@
 """The judge's queue, and what leans on Gradio's insides; `test_gradio_reliance.py` holds that.
 
 Gradio's queue (`max_size`) carries every event of a page. A run waits in `JudgeQueue` for a judge.
-
-Gradio's blocks take any file below its upload folder and fetch any web address that an input names,
-of any size, and refuse without a sentence. These take uploaded files; a call of the API also web
-addresses, which our own `fetch` turns into such a file.
 """
 
 import copy
+import math
 import re
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
+from contextvars import ContextVar
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import gradio as gr
 from gradio import routes
@@ -26,17 +27,28 @@ from gradio.route_utils import upload_fn
 from gradio.state_holder import SessionState, StateHolder
 from gradio.utils import get_upload_folder
 from gradio_client.utils import async_traverse  # type: ignore[import-untyped]
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from vrthinker_core.errors import BadInput
 from vrthinker_core.ui import words
+from vrthinker_core.ui.visitors import (
+    EVENTS,
+    UNKNOWN,
+    Limit,
+    Visitor,
+    in_turns,
+    refusal_of,
+    visitor_of,
+)
 
 EXPECT_SECONDS = 5.0  # for a program's run to join the line, once its event is taken
+RUNS_WAITING = 2  # of one share, if others wait for the same device
+
+Line = dict[object, Visitor]  # Runs, and whose they are
 
 
 class JudgeQueue:
-    """First come, first served: each device takes as many runs at once as it may."""
+    """Each device takes as many runs at once as it may; visitors take turns."""
 
     def __init__(
         self,
@@ -44,42 +56,42 @@ class JudgeQueue:
         place: Callable[[str], tuple[str, int]] = lambda _: ("local", 1),
         is_loaded: Callable[[str], bool] = lambda _: True,
     ) -> None:
-        """Let at most `waiting` runs wait for a device.
+        """Let about `waiting` runs wait for a device.
 
-        `place` gives the device of a judge and how many runs it takes at once. A run whose judge is
-        not loaded yet lets later ones pass.
+        Beyond them only who has a fair part already is refused: see `refusal_of`. `place` gives
+        the device of a judge and how many runs it takes at once. A run whose judge is not loaded
+        yet lets later ones pass.
         """
         self._most, self._place, self._is_loaded = waiting, place, is_loaded
-        self._waiting: dict[object, str] = {}  # runs to their judges, in order
-        self._running: dict[object, str] = {}  # the same
-        self._coming: list[float] = []  # when programs' runs were taken that have not joined yet
+        self._waiting: dict[object, tuple[str, Visitor]] = {}  # runs: judge, whose; in order
+        self._running: dict[object, tuple[str, Visitor]] = {}  # the same
+        self._coming: list[tuple[float, Visitor]] = []  # programs' runs that have not joined yet
         self._lock = threading.RLock()
 
-    def check(self, judge: str) -> None:
-        """Raise BadInput if too many runs wait for that judge's device."""
-        if self.is_full([judge]):
-            raise BadInput(words.BUSY)
-
-    def is_full(self, judges: Iterable[str], coming: int = 0) -> bool:
-        """Return whether too many runs wait for the devices of all these judges.
-
-        `coming`: runs that are about to join, for any of them.
-        """
+    def check(self, judge: str, visitor: Visitor = UNKNOWN) -> None:
+        """Raise BadInput if the visitor may not let another run wait for that judge's device."""
         with self._lock:
-            lines = [self._line(judge) for judge in judges]
-        return all(
-            len(running) + len(waiting) + coming >= self._most + width
-            for running, waiting, width in lines
-        )
+            if told := self._refusal(judge, visitor):
+                raise BadInput(told)
 
-    def expect(self, judges: Iterable[str]) -> bool:
-        """Note a program's run that is about to join; False if there is no room for it."""
+    def _refusal(self, judge: str, visitor: Visitor, coming: Iterable[Visitor] = ()) -> str:
+        running, waiting, width = self._line(judge)
+        shares = [each.share for each in (*running.values(), *waiting.values(), *coming)]
+        own = sum(each.share == visitor.share for each in waiting.values())
+        if visitor.counted and RUNS_WAITING * visitor.shares <= own < len(waiting):
+            return words.OWN_RUNS_WAIT.format(own)
+        limit = Limit(math.inf, self._most + width, words.BUSY, words.BUSY)
+        return refusal_of(limit, visitor, Counter(shares))
+
+    def expect(self, judges: Iterable[str], visitor: Visitor = UNKNOWN) -> bool:
+        """Note a program's run that is about to join; False if no judge has room for it."""
         with self._lock:
             earliest = time.monotonic() - EXPECT_SECONDS
-            self._coming = [each for each in self._coming if each > earliest]
-            if self.is_full(judges, len(self._coming)):
+            self._coming = [each for each in self._coming if each[0] > earliest]
+            coming = [each for _, each in self._coming]
+            if all(self._refusal(judge, visitor, coming) for judge in judges):
                 return False
-            self._coming.append(time.monotonic())
+            self._coming.append((time.monotonic(), visitor))
             return True
 
     def arrived(self) -> None:
@@ -87,19 +99,19 @@ class JudgeQueue:
         with self._lock:
             self._coming = self._coming[1:]
 
-    def join(self, run: object, judge: str) -> None:
+    def join(self, run: object, judge: str, visitor: Visitor = UNKNOWN) -> None:
         """Let a run wait. Raises BadInput if too many do."""
         with self._lock:
-            self.check(judge)
-            self._waiting[run] = judge
+            self.check(judge, visitor)
+            self._waiting[run] = judge, visitor
 
     def take(self, run: object) -> bool:
         """Return whether the run may begin; from then on it holds its place until `leave`."""
         with self._lock:
             if run not in self._waiting:
                 return False
-            running, waiting, width = self._line(self._waiting[run])
-            ready = [each for each in waiting if self._is_loaded(self._waiting[each])]
+            running, waiting, width = self._line(self._waiting[run][0])
+            ready = [each for each in waiting if self._is_loaded(self._waiting[each][0])]
             if run not in ready[: max(0, width - len(running))]:
                 return False
             self._running[run] = self._waiting.pop(run)
@@ -121,7 +133,7 @@ class JudgeQueue:
         with self._lock:
             if run not in self._waiting:
                 return 0
-            running, waiting, _ = self._line(self._waiting[run])
+            running, waiting, _ = self._line(self._waiting[run][0])
             return [*running, *waiting].index(run)
 
     def counts(self) -> tuple[int, int]:
@@ -129,25 +141,23 @@ class JudgeQueue:
         with self._lock:
             return len(self._running), len(self._waiting)
 
-    def _line(self, judge: str) -> tuple[list[object], list[object], int]:
-        """The runs that the judge's device has, those that wait for it, and how many it takes."""
+    def _line(self, judge: str) -> tuple[Line, Line, int]:
+        """The runs that the judge's device has, those that wait in turns, and how many it takes."""
         device, width = self._place(judge)
         running, waiting = (
-            [run for run, judge in runs.items() if self._place(judge)[0] == device]
+            {run: whose for run, (judge, whose) in runs.items() if self._place(judge)[0] == device}
             for runs in (self._running, self._waiting)
         )
-        return running, waiting, width
+        return running, in_turns(waiting, running.values()), width
 
 
 class QuickState(SessionState):
     """Gradio's session without what only its links need: 20 ms in which nobody is answered."""
 
     def __init__(self, blocks: gr.Blocks) -> None:
-        self.blocks_config = copy.copy(blocks.default_config)
-        self.config_values: dict[int, Any] = {}
-        self.state_data: dict[int, Any] = {}
-        self._state_ttl: dict[int, Any] = {}
-        self.is_closed, self.STATE_TTL_WHEN_CLOSED = False, 3600
+        """Keep no configuration of the components of `blocks`."""
+        shown = SimpleNamespace(default_config=blocks.default_config, blocks=())
+        super().__init__(cast(gr.Blocks, shown))
 
     def _update_value_in_config(self, key: int, value: object) -> None:
         """Keep no copy of a value."""
@@ -167,18 +177,23 @@ UPLOAD_FIRST = "Upload it first, and name it by the path that the upload gave."
 NOT_UPLOADED = f"This file was not uploaded here. {UPLOAD_FIRST}"
 
 MAX_UPLOAD_BYTES = 100 * 2**20  # of one file
-MAX_EVENTS = 1000  # that wait for a place among those that go on
+MAX_EVENTS = int(EVENTS.whole)
+MAX_SESSION_EVENTS = 8  # of one page that wait and go on
+# What every open page needs, and `health`: they count neither for a page nor for its visitor
+NEEDED = ("follow", "show_judge", "open_linked", "health")
 
-Fetch = Callable[[str], Awaitable[Path]]  # from a web address to an upload; raises BadInput
+# From a web address, for a visitor, to an upload; raises BadInput
+Fetch = Callable[[str, Visitor], Awaitable[Path]]
 
 
-class ProgramsQueue(Queue):
+class FairQueue(Queue):
     """Gradio's queue, which refuses a program at once if no judge's line has room.
 
     Of 200 programs at once (`load`) the last is told after 0.4 s; by events of their own, 2.0 s.
+    No visitor takes all places: of events that wait or go on, `EVENTS` names the most.
     """
 
-    def __init__(self, blocks: gr.Blocks, expect: Callable[[], bool]) -> None:
+    def __init__(self, blocks: gr.Blocks, expect: Callable[[Visitor], bool]) -> None:
         super().__init__(True, 1, 1, MAX_EVENTS, blocks, None)
         self._expect = expect
         self.sleep_when_free = 0.05  # seconds between two looks for new events
@@ -189,20 +204,46 @@ class ProgramsQueue(Queue):
 
     async def push(self, body: Any, request: Any, username: str | None) -> tuple[bool, Any, Any]:
         """Take an event or refuse: (success, id or sentence, Gradio's reason)."""
-        function = self.blocks.fns.get(body.fn_index)
-        if function is not None and function.api_name == "compare" and not self._expect():
+        function, visitor = self.blocks.fns.get(body.fn_index), visitor_of(request)
+        if told := self._refusal(function, body.session_hash, visitor):
+            return False, told, "queue_full"
+        if getattr(function, "api_name", "") == "compare" and not self._expect(visitor):
             return False, words.BUSY, "queue_full"
         return await super().push(body, request, username)
+
+    def _refusal(self, function: Any, session_id: object, visitor: Visitor) -> str:
+        """Say why no further event is taken; events that every open page needs count for nobody."""
+        lines = (line.queue for line in self.event_queue_per_concurrency_id.values())
+        every = [event for line in (*lines, *filter(None, self.active_jobs)) for event in line]
+        is_needed = getattr(function, "name", "") in NEEDED
+        counted = every if is_needed else [each for each in every if each.fn.name not in NEEDED]
+        held = Counter(visitor_of(each.request).share for each in counted)
+        own = sum(each.session_hash == session_id for each in counted)
+        if visitor.counted and not is_needed and own >= MAX_SESSION_EVENTS:
+            return words.MANY_EVENTS
+        limit = replace(EVENTS, each=math.inf) if is_needed else EVENTS
+        return refusal_of(limit, visitor, held)
+
+    def start(self) -> None:
+        """Begin, with a place for each event that `push` takes: Gradio has one for each thread."""
+        self.max_thread_count = 2 * MAX_EVENTS
+        super().start()  # type: ignore[no-untyped-call]
+
+
+_asking: ContextVar[Visitor] = ContextVar("asking", default=UNKNOWN)  # of the call that goes on
 
 
 class CheckedBlocks(gr.Blocks):
     """Blocks whose inputs hold uploaded files, web addresses that `fetch` takes, or no files.
 
-    All else is refused with a sentence. Only public functions take web addresses: the page's own
-    events never send one. Outputs that an event skips are left alone.
+    All else is refused with a sentence; Gradio's fetch any address, of any size. Only public
+    functions get addresses, for our own `fetch`: the page's events never send one. Outputs that an
+    event skips are left alone.
     """
 
-    def __init__(self, fetch: Fetch, title: str, expect: Callable[[], bool] = lambda: True) -> None:
+    def __init__(
+        self, fetch: Fetch, title: str, expect: Callable[[Visitor], bool] = lambda _: True
+    ) -> None:
         super().__init__(title=title, analytics_enabled=False)
         self._fetch_video, self._expect = fetch, expect
         self._heads: dict[str, object] = {}  # the oldest uncollected message of each session
@@ -210,7 +251,7 @@ class CheckedBlocks(gr.Blocks):
     def open_queue(self) -> None:
         """Give the blocks their queue. No event can be called past it."""
         self.api_open = False
-        self._queue = ProgramsQueue(self, self._expect)
+        self._queue = FairQueue(self, self._expect)
 
     async def drop_uncollected(self) -> list[str]:
         """Drop events of clients that collected nothing since the last call; return their ids.
@@ -225,7 +266,13 @@ class CheckedBlocks(gr.Blocks):
             await queue.clean_events(session_hash=session_id)
             queue.pending_messages_per_session.pop(session_id, None)
             queue.pending_event_ids_session.pop(session_id, None)
+            self.forget_session(session_id)
         return gone
+
+    async def process_api(self, *args: Any, **more: Any) -> dict[str, Any]:
+        """Do as Gradio, and know whose call it is."""
+        _asking.set(visitor_of(more.get("request")))
+        return await super().process_api(*args, **more)
 
     async def preprocess_data(
         self, block_fn: Any, inputs: list[Any], *rest: Any, **more: Any
@@ -238,14 +285,12 @@ class CheckedBlocks(gr.Blocks):
             is_web = file["path"].lower().startswith(("http://", "https://"))
             if not is_web or block_fn.api_visibility == "private":
                 raise BadInput(NOT_UPLOADED)
-            return {**file, "path": str(await self._fetch_video(file["path"]))}
+            return {**file, "path": str(await self._fetch_video(file["path"], _asking.get()))}
 
         whole = [*inputs, *(component.value for component in block_fn.inputs[len(inputs) :])]
         try:
             whole = await async_traverse(whole, fetch, _is_url_file)
             return list(await super().preprocess_data(block_fn, whole, *rest, **more))
-        except gr.Error:
-            raise
         except BadInput as bad:
             sentence = str(bad)
         except (InvalidPathError, FileNotFoundError):
@@ -260,12 +305,12 @@ class CheckedBlocks(gr.Blocks):
         if isinstance(predictions, dict) and predictions:
             values = convert_component_dict_to_list(outputs, predictions)
         if values == skipped:
-            values = [dict(skipped) for _ in outputs]
+            values = [skipped] * len(outputs)
         if not isinstance(values, list | tuple) or skipped not in values:
             return list(await super().postprocess_data(block_fn, predictions, state))
-        both = [pair for pair in zip(outputs, values, strict=True) if pair[1] != skipped]
-        changing, changed = copy.copy(block_fn), [value for _, value in both]
-        changing.outputs = [output for output, _ in both]
+        changing, changed = copy.copy(block_fn), [value for value in values if value != skipped]
+        both = zip(outputs, values, strict=True)
+        changing.outputs = [output for output, value in both if value != skipped]
         given = changed[0] if len(changed) == 1 else changed
         made = iter(await super().postprocess_data(changing, given, state))
         return [dict(skipped) if value == skipped else next(made) for value in values]
@@ -289,6 +334,18 @@ def _is_url_file(value: object) -> bool:
     return isinstance(path, str) and "://" in path
 
 
+def close_silent(server: Any, before: set[Any]) -> set[Any]:
+    """Return connections without a request; close those that had none `before` either.
+
+    uvicorn waits for the head of a request without an end.
+    """
+    opened = (each for each in server.server_state.connections if hasattr(each, "cycle"))  # by HTTP
+    silent = {each for each in opened if each.cycle is None or each.cycle.response_complete}
+    for each in silent & before:
+        each.transport.close()
+    return silent
+
+
 class ForgottenUploads:
     """What Gradio keeps of uploads for good: their progress and their end."""
 
@@ -298,7 +355,7 @@ class ForgottenUploads:
     def sweep(self) -> None:
         """Forget uploads known at the last sweep, unless they go on."""
         progress = routes.file_upload_statuses
-        known = {*list(progress._signals), *list(progress._statuses)}
+        known = {*progress._signals}
         for upload_id in known & self._before:
             tracked = progress._statuses.get(upload_id)
             if tracked is None or tracked.is_done:
@@ -310,7 +367,8 @@ class ForgottenUploads:
 async def receive_files(request: Request, folder: Path) -> list[Path]:
     """Return the files of an upload below `folder`, each in a folder named after its content.
 
-    Raises MultiPartException, ClientDisconnect, OSError; ValueError or TypeError if no upload.
+    Raises MultiPartException, ClientDisconnect, OSError; HTTPException, ValueError or TypeError if
+    it is no upload.
     """
     upload_id = request.query_params.get("upload_id")
     progress = routes.file_upload_statuses if upload_id else None
@@ -318,8 +376,6 @@ async def receive_files(request: Request, folder: Path) -> list[Path]:
         files, _, _ = await upload_fn(
             request, folder, MAX_UPLOAD_BYTES, upload_id, upload_progress=progress
         )
-    except HTTPException as error:
-        raise ValueError(error.detail) from None
     finally:
         if progress:
             progress.set_done(str(upload_id))

@@ -2,7 +2,6 @@
 
 import asyncio
 import html
-import ipaddress
 import json
 import re
 import time
@@ -10,12 +9,12 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import lru_cache, partial
-from pathlib import Path
+from functools import partial
 from urllib.parse import quote
 
 from gradio.route_utils import get_root_url
 from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
@@ -24,20 +23,21 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from vrthinker_core.__about__ import ASSETS, asset
 from vrthinker_core.errors import BadInput, TraceError
+from vrthinker_core.system import memory_of
 from vrthinker_core.traces import storable, to_json
 from vrthinker_core.types.events import Trace
 from vrthinker_core.types.wording import DEMO_RUN, DIMENSION_NAMES, NOT_SWAP_TESTED, SCRIPTED_HELP
 from vrthinker_core.ui import words
-from vrthinker_core.ui.fetch import FULL
 from vrthinker_core.ui.frames import ExactFrames, turns_of
 from vrthinker_core.ui.handlers import Services
-from vrthinker_core.ui.history import RunRecord, check_seen, owner_of, votes_first
+from vrthinker_core.ui.history import RunRecord, check_seen, votes_first
 from vrthinker_core.ui.judges import OWN
 from vrthinker_core.ui.queue import receive_files
-from vrthinker_core.ui.runs_tab import ListedRun, answer, fresh_json
+from vrthinker_core.ui.runs_tab import ListedRun, fresh_json
 from vrthinker_core.ui.security import is_page
 from vrthinker_core.ui.sessions import ShownRun
 from vrthinker_core.ui.view import RunView, inline_image
+from vrthinker_core.ui.visitors import Turns, Visitor, visitor_of
 from vrthinker_core.words import encodable, one_line, policy_hash
 
 # The page's scripts and style sheets, in their order
@@ -50,6 +50,8 @@ HEARTBEAT = "heartbeat.js"  # In the head, before Gradio's scripts; all others c
 PAUSE_SECONDS = 20.0
 LOWEST_SPEED = 32_768.0  # bytes a second
 MAX_PREVIEW_PROMPT = 140  # characters
+MAX_PREVIEWS = 96  # kept
+MAX_REPORT_MB = 20
 
 TOO_SLOW = "The upload stopped on its way, or was too slow. Try again."
 NO_UPLOAD = "This is no upload: send the file as multipart/form-data, in the field files."
@@ -61,7 +63,10 @@ def joined(*names: str) -> str:
 
 
 def render_report(trace: Trace) -> str:
-    """Return a run as one HTML file that opens without a request, pictures inside."""
+    """Return a run as one HTML file that opens without a request, pictures inside.
+
+    Raises BadInput for a run that no browser would show within seconds.
+    """
     view = RunView(trace)
     style, script = joined("run.css"), joined(*VIEW, "report.js")
     # JSON that cannot close the script element around it
@@ -69,6 +74,8 @@ def render_report(trace: Trace) -> str:
     saved = words.SAVED.format(f"{datetime.now(UTC):%d %B %Y}".lstrip("0"))
     told = DEMO_RUN if view.outside_scope else view.headline if view.scripted else ""
     sent = {"trace": view.page(inline_image), "messages": messages, "saved": saved}
+    if (size := memory_of(sent) / 1e6) > MAX_REPORT_MB:
+        raise BadInput(words.LARGE_REPORT.format(size, MAX_REPORT_MB))
     values = json.dumps(sent)
     for sign in "<>&":
         values = values.replace(sign, f"\\u{ord(sign):04x}")
@@ -85,9 +92,9 @@ def render_report(trace: Trace) -> str:
 
 
 # A run's files by their names: how they are made, and their types
-FILES: dict[str, tuple[Callable[[Trace], str | bytes], str]] = {
+FILES: dict[str, tuple[Callable[[Trace], bytes], str]] = {
     "trace.json": (to_json, "application/json"),
-    "report.html": (render_report, "text/html"),
+    "report.html": (lambda trace: render_report(trace).encode(), "text/html; charset=utf-8"),
 }
 
 
@@ -96,40 +103,44 @@ class Routes:
 
     def __init__(self, services: Services, exact: ExactFrames) -> None:
         self._services, self._exact = services, exact
-        self._previews = lru_cache(96)(self._make_preview)
+        self._making = Turns(1, "make")  # of files and previews: a large run takes much memory
+        self._previews: dict[tuple[str, ListedRun | None], LinkPreview] = {}  # the latest
 
     def routes(self) -> list[Route]:
         """Return the routes; the upload route must come before Gradio's own."""
         screenshot = FileResponse(ASSETS / "screenshot.png", media_type="image/png")
         return [
             Route("/gradio_api/upload", self.upload, methods=["POST"]),
-            *(
-                Route(f"/runs/{{name}}/{file}", partial(answer, self.download, file))
-                for file in FILES
-            ),
-            Route("/runs/{name}/link", partial(answer, self.link), methods=["POST"]),
+            *(Route(f"/runs/{{name}}/{file}", partial(self.download, file)) for file in FILES),
+            Route("/runs/{name}/link", self.link, methods=["POST"]),
             Route("/runs/{name}/turns/{turn}/frames", self.frames),
-            Route("/runs/{name}/turns/{turn:int}/messages", partial(answer, self.messages)),
+            Route("/runs/{name}/turns/{turn:int}/messages", self.messages),
             Route("/history", self.list_runs, methods=["GET"]),
             Route("/history", self.delete, methods=["DELETE"]),
             Route("/history/{name}", self.delete, methods=["DELETE"]),
             Route("/previews/page.png", lambda _: screenshot),
-            Route("/previews/{name}.jpg", partial(answer, self.picture)),
-            Route("/previews/{name}/{side}.jpg", partial(answer, self.picture)),
+            Route("/previews/{name}.jpg", self.picture),
+            Route("/previews/{name}/{side}.jpg", self.picture),
         ]
 
-    def download(self, file: str, request: Request) -> Response:
-        """Return a run that is over as one of `FILES`."""
-        (_, trace), (render, kind) = self._find(request), FILES[file]
-        headers = {"Content-Disposition": f'attachment; filename="vr-thinker-{file}"'}
-        return Response(render(trace), media_type=kind, headers=headers)
+    async def download(self, file: str, request: Request) -> Response:
+        """Return a run that is over as one of `FILES`, which is made once."""
+        render, kind = FILES[file]
+        shown, trace = self._find(request)
+        try:
+            path = await self._making.run(visitor_of(request), shown.file, file, trace, render)
+        except OSError:
+            return PlainTextResponse(words.NO_ROOM, 507)
+        return FileResponse(path, media_type=kind, filename=f"vr-thinker-{file}")
 
     def link(self, request: Request) -> Response:
         """Keep the trace for `?trace=`, and return the name it is kept under."""
-        (shown, trace), owner = self._find(request), owner_of(request.cookies)
+        (shown, trace), owner = self._find(request), visitor_of(request).owner
         run, share = shown.kept or shown.name, self._services.history.share
         try:
             return JSONResponse({"trace": shown.link or share(run, trace, owner, shown.files)})
+        except TimeoutError:
+            return PlainTextResponse(words.LIST_BUSY, 503)
         except OSError:
             return PlainTextResponse(words.NO_ROOM, 507)
 
@@ -165,7 +176,7 @@ class Routes:
 
     def list_runs(self, request: Request) -> Response:
         """Return the visitor's runs, the latest first, and for how long they are kept."""
-        history, owner = self._services.history, owner_of(request.cookies)
+        history, owner = self._services.history, visitor_of(request).owner
         shown = self._services.sessions.runs_of(owner)
         # Before the rows are read: a run keeps its end after it is over
         unkept = [run for run in shown if not run.run.join(0)]
@@ -181,7 +192,7 @@ class Routes:
 
     def delete(self, request: Request) -> Response:
         """Delete the visitor's run of that name, or all of theirs, and nobody else's."""
-        owner, name = owner_of(request.cookies), request.path_params.get("name")
+        owner, name = visitor_of(request).owner, request.path_params.get("name")
         for shown in self._services.sessions.runs_of(owner):
             if name in (None, shown.kept) and not shown.run.over:
                 shown.kept = ""
@@ -191,54 +202,67 @@ class Routes:
 
     async def upload(self, request: Request) -> Response:
         """Return the paths of the files that have arrived, as JSON; otherwise one sentence."""
-        uploads, visitor = self._services.uploads, client_address(request)
+        uploads, visitor = self._services.uploads, visitor_of(request)
+        came, began = 0, time.monotonic()
+
+        async def receive() -> Message:
+            """Receive more. Raises BadInput without room, TimeoutError if it is too slow."""
+            nonlocal came
+            left = began + PAUSE_SECONDS + came / LOWEST_SPEED - time.monotonic()
+            message = await asyncio.wait_for(request.receive(), min(left, PAUSE_SECONDS))
+            came += len(message.get("body", b""))
+            uploads.shares.take(folder, visitor, came)
+            return message
+
         try:
             with uploads.arrivals() as folder:
-                files = await receive_files(self._bounded(request, visitor, folder), folder)
-                uploads.budget.release(folder)
+                files = await receive_files(Request(request.scope, receive), folder)
+                uploads.shares.release(folder)
                 return JSONResponse([str(uploads.keep(file, visitor)) for file in files])
         except MultiPartException as error:
             too_large = "maximum allowed size" in error.message
             return PlainTextResponse(error.message, 413 if too_large else 400)
         except TimeoutError:
             return PlainTextResponse(TOO_SLOW, 408)
-        except (BadInput, OSError) as error:
-            return PlainTextResponse(str(error) if isinstance(error, BadInput) else FULL, 507)
-        except (TypeError, ValueError):
+        except BadInput as error:
+            return PlainTextResponse(str(error), 507)
+        except OSError:
+            return PlainTextResponse(words.NO_ROOM_NOW, 507)
+        except (HTTPException, TypeError, ValueError):
             return PlainTextResponse(NO_UPLOAD, 400)
 
-    def _bounded(self, request: Request, visitor: str, folder: Path) -> Request:
-        """Return the request; reading raises BadInput without room, TimeoutError if too slow."""
-        came, began = 0, time.monotonic()
-
-        async def receive() -> Message:
-            nonlocal came
-            left = began + PAUSE_SECONDS + came / LOWEST_SPEED - time.monotonic()
-            message = await asyncio.wait_for(request.receive(), min(left, PAUSE_SECONDS))
-            came += len(message.get("body", b""))
-            self._services.uploads.budget.take(folder, visitor, came)
-            return message
-
-        return Request(request.scope, receive)
-
-    def picture(self, request: Request) -> Response:
+    async def picture(self, request: Request) -> Response:
         """Return the frame that stands for the run of one link, of one side if named."""
-        pair = self.preview(str(request.path_params["name"])).pair
+        name = str(request.path_params["name"])
+        pair = (await self.preview(name, visitor_of(request))).pair
         side = request.path_params.get("side") or min(pair, default="")
         if not (jpeg := pair.get(side, b"")):
-            raise TraceError(words.NO_SUCH_LINK)
+            return PlainTextResponse(words.NO_SUCH_LINK, 404)
         return Response(jpeg, media_type="image/jpeg")
 
-    def preview(self, name: str) -> "LinkPreview":
+    async def preview(self, name: str, visitor: Visitor) -> "LinkPreview":
         """Return what a chat shows of `?trace=NAME`, or else of the page; the latest are kept."""
-        services = self._services
-        row = services.runs.find(name) if services.runs else None
+        services, kept = self._services, self._previews
+
+        def find() -> tuple[str, ListedRun | None] | None:
+            """Return what the preview is kept under, None for no link: a row may be judged again."""
+            row = services.runs.find(name) if services.runs else None
+            known = row or name in services.examples.by_name or services.history.is_link(name)
+            return (name, row) if known else None
+
         with suppress(TraceError):
-            if row or name in services.examples.by_name or services.history.is_link(name):
-                return self._previews(name, row)
+            if name and (key := await asyncio.to_thread(find)):
+                if key not in kept:
+                    kept[key] = await self._making.run(
+                        visitor, lambda: kept.get(key) or self._make_preview(name)
+                    )
+                found = kept[key] = kept.pop(key)
+                for oldest in [*kept][:-MAX_PREVIEWS]:
+                    del kept[oldest]
+                return found
         return LinkPreview(words.TITLE, words.CLAIM, "previews/page.png")
 
-    def _make_preview(self, name: str, row: ListedRun | None) -> "LinkPreview":  # noqa: ARG002 - a row may be judged again
+    def _make_preview(self, name: str) -> "LinkPreview":
         view = RunView(self._services.stored_run(name).trace)
         assert view.started is not None
         parts = [f"“{one_line(view.started.prompt, MAX_PREVIEW_PROMPT)}”"]
@@ -246,23 +270,15 @@ class Routes:
             parts.append(f"{DIMENSION_NAMES[each]}: {view.label(each)[0]}.")
         if view.scripted:
             parts.append(SCRIPTED_HELP)
-        elif view.verdict and not view.order:
-            parts.append(f"{NOT_SWAP_TESTED.capitalize()}.")
+        elif view.verdict:
+            checked = words.ORDER_LINES[view.order.overall] if view.order else NOT_SWAP_TESTED
+            said = words.judge_line(view.started.judge, view.started.notes)
+            parts.append(f"{', '.join(filter(None, [said[:1].upper() + said[1:], checked]))}.")
         outcome = (view.headline or words.NEVER_ENDED).rstrip(".")
         title = f"{DEMO_RUN if view.outside_scope else outcome} · {words.TITLE}"
         pair = {str(int(side)): half.jpeg for side, half in view.deciding_pair().items()}
         picture = f"previews/{quote(name, safe='')}.jpg"
         return LinkPreview(title, " ".join(parts), picture, pair)
-
-
-def client_address(request: Request) -> str:
-    """Return the visitor's network address; a proxy in our own network names it."""
-    host = request.client.host if request.client else ""
-    forwarded = request.headers.get("x-forwarded-for", "").rpartition(",")[2].strip()
-    try:
-        return forwarded if forwarded and ipaddress.ip_address(host).is_private else host
-    except ValueError:
-        return host
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +320,7 @@ class LinkPreviewMiddleware:
         request, path = Request(scope), html.escape(scope.get("root_path", ""))
         # A link's tags tell its verdict, which who votes first is not to see.
         name = "" if votes_first(request.cookies) else request.query_params.get("trace", "")
-        preview = await asyncio.to_thread(self._routes.preview, name)
+        preview = await self._routes.preview(name, visitor_of(request))
         tags = preview.tags(get_root_url(request, "/", self._root)) + self._script
         started: Message = {}
         body = b""

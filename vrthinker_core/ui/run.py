@@ -32,6 +32,7 @@ from vrthinker_core.types.events import (
 )
 from vrthinker_core.types.messages import Completion
 from vrthinker_core.ui.queue import JudgeQueue
+from vrthinker_core.ui.visitors import UNKNOWN, Visitor
 
 
 def cut_turn(run: Run, readable: str | None = None) -> Turn | None:
@@ -100,7 +101,12 @@ class BackgroundRun:
     is_replay: Literal[False] = False
 
     def __init__(
-        self, job: RunJob, run_job: JobRunner, queue: JudgeQueue, first: Trace | None = None
+        self,
+        job: RunJob,
+        run_job: JobRunner,
+        queue: JudgeQueue,
+        first: Trace | None = None,
+        visitor: Visitor = UNKNOWN,
     ) -> None:
         """Prepare the run. `first`: the run whose order is checked; the job's is the second one."""
         self.job, self.is_check = job, first is not None
@@ -114,7 +120,7 @@ class BackgroundRun:
         self.prompt, self.settings, self.judge = pair.prompt, job.settings, job.judge
         self.begun = False  # it has left the queue
         self.pace = Pace()
-        self._run_job, self._queue = run_job, queue
+        self._run_job, self._queue, self._visitor = run_job, queue, visitor
         self._started_at = time.monotonic()
         self._lock = threading.RLock()
         self._stop_deadline = math.inf
@@ -127,7 +133,7 @@ class BackgroundRun:
 
         `on_turn` is called, without a lock, when the run begins and when a turn or the run ends.
         """
-        self._queue.join(self, self.judge)
+        self._queue.join(self, self.judge, self._visitor)
         with suppress(OSError):  # on a full disk the run goes on, and says that it has no trace
             self.job.trace.parent.mkdir(exist_ok=True)
         self._on_turn = on_turn
@@ -153,7 +159,7 @@ class BackgroundRun:
         """Stop, and end the run after `STOP_SECONDS` at the latest."""
         self.request_stop()
         self._over.wait(STOP_SECONDS)
-        self._end(Finished(StopReason.CANCELLED, seconds=self.seconds))
+        self._end()
 
     def add_vote(self, vote: Vote) -> None:
         """Keep the visitor's vote, also while the run goes on."""
@@ -182,14 +188,16 @@ class BackgroundRun:
                     if not self._add(event) or time.monotonic() > self._stop_deadline:
                         break
         except Exception as error:  # noqa: BLE001 - every run ends with a sentence
-            fault, failed = type(error).__name__, StopReason.FAILED
-            self._end(Finished(failed, error=describe(error), fault=fault, seconds=self.seconds))
+            self._end(StopReason.FAILED, error=describe(error), fault=type(error).__name__)
         finally:
             self._queue.leave(self)
-            self._end(Finished(StopReason.CANCELLED, seconds=self.seconds))
+            self._end()
 
-    def _end(self, finished: Finished) -> None:
+    def _end(
+        self, stop: StopReason = StopReason.CANCELLED, error: str = "", fault: str = ""
+    ) -> None:
         """End the run, or its second one if the first has finished."""
+        finished = Finished(stop, error=error, fault=fault, seconds=self.seconds)
         second = self.trace is not None and self.trace.finished is not None
         self._add(Swapped(finished) if second else finished)
 
@@ -198,7 +206,7 @@ class BackgroundRun:
         second = isinstance(event, Swapped)
         last = event.event if isinstance(event, Swapped) else event
         with self._lock:
-            if self._over.is_set():
+            if self.over:
                 return False
             self.pace = self.pace.after(event, self.seconds)
             self.opening = last.shares if isinstance(last, Opening) else None
@@ -208,11 +216,11 @@ class BackgroundRun:
                 if run is None:
                     self.ended = last
                 elif cut := cut_turn(run):
-                    turn = TurnEnded(cut, run.open.called if run.open else None)
+                    turn = TurnEnded(cut)
                     self.trace = add_event(self.trace, Swapped(turn) if second else turn)
             self.trace = add_event(self.trace, event)
-            if isinstance(last, Finished) and not (
-                last is event and second_run_follows(self.settings, last)
+            if isinstance(last, Finished) and (
+                second or not second_run_follows(self.settings, last)
             ):
                 self._over.set()
         if isinstance(last, Started | TurnEnded | Finished):

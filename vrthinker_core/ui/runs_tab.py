@@ -6,7 +6,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -37,10 +37,8 @@ MAX_SENTENCE = 160
 MAX_SOURCE = 120  # characters of the generators' names, or of the file's name
 
 # Who votes first is told no label
-WITHOUT_LABELS = {
-    **dict.fromkeys(("people", "data_set", "judge", "flips"), ()),
-    **{"confidence": None, "probability": None, "order": ""},
-}
+NO_LABELS = {"people": (), "data_set": (), "judge": (), "flips": (), "order": ""}
+WITHOUT_LABELS = {**NO_LABELS, "confidence": None, "probability": None}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -368,11 +366,10 @@ class Choice:
 def read_choice(query: Mapping[str, str], hide: bool = False) -> Choice:
     """Read `only` (names with commas), `search`, `sort` and `page`. Raises BadInput."""
     only = frozenset(filter(None, query.get("only", "").split(",")))
-    if unknown := only - words.FILTERS.keys():
-        named = repr(min(unknown)[:40])
-        raise BadInput(words.UNKNOWN.format("filter", named, ", ".join(words.FILTERS)))
-    if (sort := query.get("sort") or "row") not in words.SORTS:
-        raise BadInput(words.UNKNOWN.format("sorting", repr(sort[:40]), ", ".join(words.SORTS)))
+    sort = query.get("sort") or "row"
+    for kind, given, known in (("filter", only, words.FILTERS), ("sorting", {sort}, words.SORTS)):
+        if unknown := given - known.keys():
+            raise BadInput(words.UNKNOWN.format(kind, repr(min(unknown)[:40]), ", ".join(known)))
     page = query.get("page") or "1"
     if not re.fullmatch("[1-9][0-9]{0,8}", page):
         raise BadInput(words.NO_NUMBER)
@@ -431,15 +428,14 @@ def runs_routes(runs: ListedRuns) -> list[Route]:
     row = "/evaluation/{name}"
     answers = {row: _row, f"{row}/trace.json": _trace, f"{row}/view.json": _view}
     answers["/evaluation"] = _list_rows
-    return [Route(path, partial(answer, answers[path], runs)) for path in answers]
+    return [Route(path, partial(answers[path], runs)) for path in answers]
 
 
-def answer(handler: Callable[..., Response], *given: Any) -> Response:
-    """Answer BadInput by 400 and TraceError by 404, each with its sentence."""
-    try:
-        return handler(*given)
-    except (BadInput, TraceError) as error:
-        return PlainTextResponse(str(error), 400 if isinstance(error, BadInput) else 404)
+# Of an application with our routes: an error is answered with its sentence
+REFUSALS: dict[Any, Any] = {
+    BadInput: lambda _, error: PlainTextResponse(str(error), 400),
+    TraceError: lambda _, error: PlainTextResponse(str(error), 404),
+}
 
 
 def _list_rows(runs: ListedRuns, request: Request) -> Response:

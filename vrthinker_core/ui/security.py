@@ -6,29 +6,36 @@ for recordings, a proxy to public web addresses, functions of components.
 """
 
 import asyncio
-import ipaddress
 import json
-import secrets
+import re
 import time
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
-from urllib.parse import SplitResult, parse_qs, urlsplit
+from urllib.parse import urlsplit
 
 from gradio.route_utils import FnIndexInferError
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders, QueryParams
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, HTTPConnection, Request
-from starlette.responses import PlainTextResponse
+from starlette.responses import PlainTextResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from starlette.websockets import WebSocket, WebSocketState
 
-from vrthinker_core.ui.history import COOKIE, owner_of
 from vrthinker_core.ui.queue import MAX_UPLOAD_BYTES
+from vrthinker_core.ui.visitors import (
+    COOKIE,
+    COOKIE_SECONDS,
+    HERE_COOKIE,
+    Visitors,
+    host_name,
+    ip_of,
+    split_url,
+)
 
 MAX_UNFINISHED_BYTES = 256 * 2**20  # of all bodies that have begun to come and are not whole yet
-STALL_SECONDS = 30.0  # in which more of an upload must come, or all of another body
+# In which more of an upload must come, or all of another body, or some of an answer be taken
+STALL_SECONDS = 30.0
 DRAIN_SECONDS = 2.0  # for the rest of a body that was refused
 MAX_VALUES = 20_000  # of one body's JSON; a video in it is one
 MAX_DEPTH = 50  # of lists and objects in each other
@@ -36,26 +43,28 @@ QUICK_BYTES = 2**16  # a body up to this size is checked at once, a larger one i
 
 
 class Refusal(Exception):
-    """A request that is refused: (status, sentence)."""
+    """A request that is refused: (sentence, status)."""
 
 
-TOO_SLOW = (408, "The rest of this request did not come in time. Send it again.")
-NO_ROOM = (503, "Too much is being sent at once. Try again in a minute.")
+TOO_SLOW = "The rest of this request did not come in time. Send it again.", 408
+NO_ROOM = "Too much is being sent at once. Try again in a minute.", 503
 TOO_DEEP = (
-    400,
     f"This request is nested too deep. At most {MAX_DEPTH} lists and objects in each other are read.",
+    400,
 )
 MAX_ID = 100  # characters of a page's, an upload's or an event's name: each is kept in memory
 IDS = ("session_hash", "upload_id", "event_id")
-LONG_ID = (400, f"The names {', '.join(IDS)} have at most {MAX_ID} characters.")
+LONG_ID = f"The names {', '.join(IDS)} have at most {MAX_ID} characters.", 400
 
 
 class Body:
     """The body of one request, as it comes."""
 
-    def __init__(self, receive: Receive, limit: int, others: "set[Body]") -> None:
-        """Take at most `limit` bytes; `others`: all bodies that are not whole."""
-        self._receive, self._limit, self._others = receive, limit, others
+    def __init__(self, scope: Scope, receive: Receive, others: "set[Body]") -> None:
+        """Take as many bytes as such a request may have; `others`: bodies that are not whole."""
+        self.is_upload = path_of(scope).rstrip("/") == "/gradio_api/upload"
+        self._limit = MAX_UPLOAD_REQUEST_BYTES if self.is_upload else MAX_BODY_BYTES
+        self._receive, self._others = receive, others
         self._size, self._last_seen = 0, time.monotonic()
         self._patience: asyncio.Timeout | None = None
         self._is_whole = self._is_cut = False
@@ -90,7 +99,7 @@ class Body:
     def check_size(self, size: int) -> None:
         """Raise Refusal if so many bytes are too many."""
         if size > self._limit:
-            raise Refusal(413, f"At most {self._limit / 1e6:.0f} MB are taken at once.")
+            raise Refusal(f"At most {self._limit / 1e6:.0f} MB are taken at once.", 413)
 
     def _make_room(self) -> None:
         """Cut bodies that are large and stall until the others are within the limit."""
@@ -113,13 +122,12 @@ class Body:
 def _check(body: bytes) -> None:
     """Raise Refusal for JSON that is slow to read or breaks Gradio."""
     if sum(map(body.count, (b"[", b"{", b","))) > MAX_VALUES:
-        raise Refusal(413, f"This request has too many values. At most {MAX_VALUES:,} are taken.")
+        raise Refusal(f"This request has too many values. At most {MAX_VALUES:,} are taken.", 413)
     try:
-        _check_value(json.loads(body))
+        with suppress(ValueError):  # Not JSON: let the route refuse it
+            _check_value(json.loads(body))
     except RecursionError:
         raise Refusal(*TOO_DEEP) from None
-    except ValueError:
-        return  # no JSON: whoever it is for says so
 
 
 def _check_value(value: Any, depth: int = 0) -> None:
@@ -132,16 +140,16 @@ def _check_value(value: Any, depth: int = 0) -> None:
             if isinstance(found := value.get(name), str) and len(found) > MAX_ID:
                 raise Refusal(*LONG_ID)
         if isinstance(path := value.get("path"), str) and "\0" in path:
-            raise Refusal(400, "The path of a file cannot contain the character NUL.")
+            raise Refusal("The path of a file cannot contain the character NUL.", 400)
     for inner in value.values() if isinstance(value, dict) else value:
         _check_value(inner, depth + 1)
 
 
-# Prefixes of paths that the page never requests.
-PROXIES = ("file=http", "file/http", "proxy=")
-COMPONENTS = ("process_recording", "component_server", "stream/", "deep_link")
-UNUSED = ("vibe", "undo-vibe", "dev/")
-BLOCKED_PATHS = tuple(f"/gradio_api/{name}" for name in (*PROXIES, *COMPONENTS, *UNUSED))
+UNUSED = (
+    *("file=http", "file/http", "proxy=", "process_recording", "component_server", "stream/"),
+    *("deep_link", "vibe", "undo-vibe", "dev/"),
+)
+BLOCKED_PATHS = tuple(f"/gradio_api/{name}" for name in UNUSED)  # The page never requests them
 
 MAX_UPLOAD_REQUEST_BYTES = MAX_UPLOAD_BYTES + 2**20  # the largest file and the headers of its part
 MAX_BODY_BYTES = 10_000_000  # any other request: small, unless it brings videos as data URLs
@@ -150,8 +158,8 @@ MAX_NAME_BYTES = 255  # no file has a longer name
 
 CALLS = tuple(f"/gradio_api/{name}" for name in ("run/", "api/", "call/", "queue/join"))
 NO_FUNCTION = (
-    404,
     "There is no such function here, or not with these parameters. /gradio_api/info lists those there are.",
+    404,
 )
 SERVER_ERROR = "Something went wrong on this server. Try again, or tell whoever runs it."
 
@@ -167,25 +175,6 @@ def is_page(scope: Scope) -> bool:
     return scope["type"] == "http" and scope["method"] == "GET" and path_of(scope) == "/"
 
 
-class SubPathMiddleware:
-    """ASGI middleware: gives each request the path below which the page is served.
-
-    A proxy in front keeps that path or strips it. Starlette needs it in every request.
-    """
-
-    def __init__(self, app: ASGIApp, root: str) -> None:
-        """Serve below `root`: a path, the page's whole address, or ""."""
-        self._app, self._path = app, urlsplit(root).path
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or refuse it."""
-        if scope["type"] in ("http", "websocket"):
-            path, root = scope["path"], self._path
-            is_whole = path == root or path.startswith(f"{root}/")
-            scope = {**scope, "root_path": root, "path": path if is_whole else root + path}
-        await self._app(scope, receive, send)
-
-
 class RequestLimitsMiddleware:
     """ASGI middleware that answers a refusal with a status and a sentence."""
 
@@ -197,21 +186,23 @@ class RequestLimitsMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        limit = MAX_UPLOAD_REQUEST_BYTES if _is_upload(scope) else MAX_BODY_BYTES
-        body, answer, has_begun = Body(receive, limit, self._unfinished), None, False
+        body, answer, has_begun = Body(scope, receive, self._unfinished), None, False
 
-        async def send_noting(message: Message) -> None:
+        async def send_in_time(message: Message) -> None:
+            """Send, or end with who takes nothing any more: they hold what is still to be sent."""
             nonlocal has_begun
             has_begun = True
-            await send(message)
+            try:
+                async with asyncio.timeout(STALL_SECONDS):
+                    await send(message)
+            except TimeoutError:
+                raise ClientDisconnect from None
 
         try:
-            await self._answer(scope, body, send_noting)
-        except ClientDisconnect:
-            pass  # nobody is there to be answered
+            with suppress(ClientDisconnect):  # Nobody is there to be answered
+                await self._answer(scope, body, send_in_time)
         except Refusal as refusal:
-            status, sentence = refusal.args
-            answer = PlainTextResponse(sentence, status)
+            answer = PlainTextResponse(*refusal.args)
         except Exception as error:
             if not has_begun:
                 await PlainTextResponse(SERVER_ERROR, 500)(scope, receive, send)
@@ -232,16 +223,16 @@ class RequestLimitsMiddleware:
         path = path_of(scope)
         names = path.encode().split(b"/")
         if path.lower().startswith(BLOCKED_PATHS) or max(map(len, names)) > MAX_NAME_BYTES:
-            raise Refusal(404, "There is nothing here.")
+            raise Refusal("There is nothing here.", 404)
         if len(path) + len(scope["query_string"]) > MAX_URL_BYTES:
             at_most = f"At most {MAX_URL_BYTES:,} characters are read."
-            raise Refusal(414, f"This address is too long. {at_most}")
-        query = parse_qs(scope["query_string"].decode("latin-1"))
-        if any(len(value) > MAX_ID for name in IDS for value in query.get(name, ())):
+            raise Refusal(f"This address is too long. {at_most}", 414)
+        query = QueryParams(scope["query_string"]).multi_items()
+        if any(name in IDS and len(value) > MAX_ID for name, value in query):
             raise Refusal(*LONG_ID)
-        if "," in Headers(scope=scope).get("range", ""):  # Gradio reads one part; the whole is fine
-            kept = [(name, value) for name, value in scope["headers"] if name != b"range"]
-            scope = {**scope, "headers": kept}
+        headers = MutableHeaders(scope=scope)
+        if "," in headers.get("range", ""):
+            del headers["range"]  # Gradio reads one part; the whole is fine
         receive = await self._checked(scope, body) if scope["method"] == "POST" else body.receive
         try:
             await self._app(scope, receive, send)
@@ -254,29 +245,24 @@ class RequestLimitsMiddleware:
         """Return what gives an upload as it comes, or another body that was checked."""
         length = Headers(scope=scope).get("content-length", "")
         body.check_size(int(length) if length.isdecimal() else 0)
-        if _is_upload(scope):
+        if body.is_upload:
             return body.receive_within
         try:
             async with asyncio.timeout(STALL_SECONDS):
-                read = [await Request(scope, body.receive_within).body()]
+                whole = await Request(scope, body.receive_within).body()
         except TimeoutError:
             raise Refusal(*TOO_SLOW) from None
-        if len(read[0]) <= QUICK_BYTES:
-            _check(read[0])
+        if len(whole) <= QUICK_BYTES:
+            _check(whole)
         else:
-            await asyncio.to_thread(_check, read[0])
+            await asyncio.to_thread(_check, whole)
+        again: list[Message] = [{"type": "http.request", "body": whole}]
 
         async def receive_again() -> Message:
             """The body again, then what else comes."""
-            if read:
-                return {"type": "http.request", "body": read.pop(), "more_body": False}
-            return await body.receive()
+            return again.pop() if again else await body.receive()
 
         return receive_again
-
-
-def _is_upload(scope: Scope) -> bool:
-    return path_of(scope).rstrip("/") == "/gradio_api/upload"
 
 
 # Keeps the browser from every other server, whatever a text contains. Gradio's own scripts need
@@ -295,10 +281,13 @@ CONTENT_SECURITY_POLICY = (
     "form-action 'self'"
 )
 SECURITY_HEADERS = (
-    ("content-security-policy", CONTENT_SECURITY_POLICY),
     ("x-content-type-options", "nosniff"),
     ("referrer-policy", "same-origin"),
 )
+# A report may stand in anybody's page: it has no origin there, and so no cookie of this server
+REPORT = re.compile(r"/runs/[^/]+/report\.html")
+REPORT_POLICY = "sandbox allow-scripts allow-popups; frame-ancestors *"
+HUB = "https://huggingface.co"  # Shows a Space in a frame
 
 
 def _adding(send: Send, *headers: tuple[str, str]) -> Send:
@@ -313,82 +302,94 @@ def _adding(send: Send, *headers: tuple[str, str]) -> Send:
     return send_with_headers
 
 
+HOST = re.compile(r"[\w.:, \[\]-]{0,300}", re.ASCII)  # as a list of proxies may have it
+ODD_HOST = "X-Forwarded-Host of this request names no host."
 UNKNOWN_NAME = "This server does not know that it is {0}: start it with --name {0}."
 
 
-class OriginGuardMiddleware:
-    """ASGI middleware: 400 for hosts besides localhost and `names`, 403 for foreign origins.
+class GuardMiddleware:
+    """ASGI middleware: refuses foreign hosts and origins, says who asks, gives browsers a cookie.
 
-    A proxy in front may put another host into `Host` and the browser's into `X-Forwarded-Host`. No
-    other site can make a browser send that header: this guard refuses to be asked beforehand.
+    400 for hosts besides localhost and `names`, 403 for foreign origins. A proxy in front may put
+    another host into `Host` and the browser's into `X-Forwarded-Host`. No other site can make a
+    browser send that header: this guard refuses to be asked beforehand. A proxy also keeps the path
+    below which the page is served or strips it: each request gets it, as Starlette needs it.
+
+    The token in the page's first address becomes a cookie, too: who has it is at this machine.
     """
 
-    def __init__(self, app: ASGIApp, names: Iterable[str] = (), root: str = "") -> None:
-        """Accept `names`, and the host of `root` if that is the page's whole address."""
-        own = urlsplit(root)
-        self._app, self._address = app, own.netloc.lower()
-        self._names = {name.lower() for name in ("localhost", own.hostname or "localhost", *names)}
+    def __init__(
+        self,
+        app: ASGIApp,
+        visitors: Visitors,
+        names: Iterable[str] = (),
+        root: str = "",
+        in_frame: bool = False,
+    ) -> None:
+        """Accept `names`; serve below `root`: a path, the page's whole address, or "".
+
+        A page of these names may show this one in a frame; with `in_frame` the hub may, too.
+        """
+        self._app, self._visitors = app, visitors
+        self._root, self._in_frame = urlsplit(root), in_frame
+        framing = [f"{name}:*" for name in names if re.fullmatch(r"[\w.-]+", name)]
+        around = " ".join(["'self'", *framing, *([HUB] if in_frame else [])])
+        self._policy = f"{CONTENT_SECURITY_POLICY}; frame-ancestors {around}"
+        own = self._root.hostname or "localhost"
+        self._names = {name.lower() for name in ("localhost", own, *names)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or refuse it."""
-        if scope["type"] not in ("http", "websocket"):
-            await self._app(scope, receive, send)
-            return
-        headers = Headers(scope=scope)
+        """Pass a request on, or refuse it; `visitor_of` knows who sends it."""
+        app = self._app
+        if scope["type"] in ("http", "websocket"):
+            path, root = scope["path"], self._root.path
+            is_whole = path == root or path.startswith(f"{root}/")
+            scope = {**scope, "root_path": root, "path": path if is_whole else root + path}
+            request = HTTPConnection(scope)
+            if refusal := self._refusal(request):
+                app = PlainTextResponse(*refusal)
+            else:
+                scope.setdefault("state", {})["visitor"] = self._visitors.of(request)
+                policy = REPORT_POLICY if REPORT.fullmatch(path_of(scope)) else self._policy
+                added = [("content-security-policy", policy), *SECURITY_HEADERS]
+                if is_page(scope):
+                    cookie, app = self._cookie(request)
+                    added.append(("set-cookie", cookie))
+                send = _adding(send, *added)
+        await app(scope, receive, send)
+
+    def _refusal(self, request: HTTPConnection) -> tuple[str, int] | None:
+        """Return the sentence and the status for a foreign host or origin."""
+        headers = request.headers
+        if any(not HOST.fullmatch(each) for each in headers.getlist("x-forwarded-host")):
+            return ODD_HOST, 400
         host = headers.get("host", "").lower()
         public = headers.get("x-forwarded-host", "").partition(",")[0].strip().lower() or host
         knows = self._is_own(public)
-        if not self._is_own(host) or (not knows and is_page(scope)):
-            name = _name(host if knows else public)
-            answer = PlainTextResponse(UNKNOWN_NAME.format(name), 400)
-            await answer(scope, receive, send)
-        elif "origin" in headers and _split(headers["origin"]).netloc.lower() not in (
-            {host, self._address, public if knows else host} - {""}
-        ):
-            answer = PlainTextResponse("Only this server's own page may do that.", 403)
-            await answer(scope, receive, send)
-        else:
-            await self._app(scope, receive, _adding(send, *SECURITY_HEADERS))
+        if not self._is_own(host) or (not knows and is_page(request.scope)):
+            return UNKNOWN_NAME.format(host_name(host if knows else public)), 400
+        own = {host, self._root.netloc.lower(), public if knows else host} - {""}
+        if "origin" in headers and split_url(headers["origin"]).netloc.lower() not in own:
+            return "Only this server's own page may do that.", 403
+        return None
 
     def _is_own(self, host: str) -> bool:
-        name = _name(host)
-        with suppress(ValueError):  # only a name can be made to resolve to this server
-            return bool(ipaddress.ip_address(name))
-        return name in self._names
+        name = host_name(host)  # Only a name can be made to resolve to this server
+        return name in self._names or ip_of(name) is not None
 
-
-def _name(host: str) -> str:
-    return _split(f"//{host}").hostname or ""
-
-
-def _split(url: str) -> SplitResult:
-    try:
-        return urlsplit(url)
-    except ValueError:
-        return urlsplit("")
-
-
-COOKIE_SECONDS = 30 * 24 * 3600  # after the page was opened last
-
-
-class VisitorCookieMiddleware:
-    """ASGI middleware: gives browsers a cookie; `in_frame`: in another site's page."""
-
-    def __init__(self, app: ASGIApp, in_frame: bool = False) -> None:
-        self._app = app
-        # In a frame a cookie is only taken with these, and is another one for each site around it.
-        self._where = "SameSite=None; Secure; Partitioned" if in_frame else "SameSite=Lax"
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on; one for the page sets the cookie."""
-        if not is_page(scope):
-            await self._app(scope, receive, send)
-            return
-        cookies = HTTPConnection(scope).cookies
-        value = cookies[COOKIE] if owner_of(cookies) else secrets.token_urlsafe(32)
-        path = scope.get("root_path") or "/"
-        cookie = f"{COOKIE}={value}; Path={path}; Max-Age={COOKIE_SECONDS}; HttpOnly; {self._where}"
-        await self._app(scope, receive, _adding(send, ("set-cookie", cookie)))
+    def _cookie(self, request: HTTPConnection) -> tuple[str, ASGIApp]:
+        """Return the cookie for the page's browser, and what answers it."""
+        secure = "; Secure" if self._in_frame or self._visitors.is_secure(request) else ""
+        root = request.scope["root_path"]
+        rest = f"Path={root or '/'}; HttpOnly{secure}; "
+        if self._visitors.admits(request.query_params.get("token", "")):
+            query = request.url.remove_query_params("token").query
+            answer = RedirectResponse(f"{root}/{f'?{query}' if query else ''}", 303)
+            return f"{HERE_COOKIE}={self._visitors.token}; {rest}SameSite=Strict", answer
+        value = self._visitors.signed(request.cookies.get(COOKIE, ""))
+        # In a frame a cookie is only taken with these, and is another one for each site around it
+        site = "SameSite=None; Partitioned" if self._in_frame else "SameSite=Lax"
+        return f"{COOKIE}={value}; Max-Age={COOKIE_SECONDS}; {rest}{site}", self._app
 
 
 HEARTBEAT_PATH = "/gradio_api/heartbeat/"
@@ -414,10 +415,8 @@ class OpenPagesMiddleware:
         session_id = path.removeprefix(HEARTBEAT_PATH)
         self._pages[session_id] += 1
         try:
-            if scope["type"] == "http":
-                await self._app(scope, receive, send)
-            else:
-                await self._hold(scope, receive, send)
+            answer = self._app if scope["type"] == "http" else self._hold
+            await answer(scope, receive, send)
         finally:
             self._pages[session_id] -= 1
             if not self._pages[session_id]:
@@ -425,25 +424,25 @@ class OpenPagesMiddleware:
 
     async def _hold(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the WebSocket on as the request for the stream."""
-        page = WebSocket(scope, receive, send)
-        await page.receive()  # that it would connect
+        await receive()  # that it would connect
+        has_gone = False
 
         async def wait_until_gone() -> Message:
-            while page.client_state is not WebSocketState.DISCONNECTED:
-                await page.receive()
+            nonlocal has_gone
+            while not has_gone:
+                has_gone = (await receive())["type"] == "websocket.disconnect"
             return {"type": "http.disconnect"}
 
-        async def close() -> None:
-            if WebSocketState.DISCONNECTED not in (page.client_state, page.application_state):
-                await page.close()
-
         async def send_state(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                await (page.accept() if message["status"] == 200 else close())
+            nonlocal has_gone
+            if message["type"] == "http.response.start" and not has_gone:
+                has_gone = message["status"] != 200
+                await send({"type": "websocket.close" if has_gone else "websocket.accept"})
 
         # By this version of ASGI a stream learns from `receive` that the page has gone.
         asgi = {"version": "3.0", "spec_version": "2.3"}
         request = {"type": "http", "method": "GET", "asgi": asgi}
         scheme = scope["scheme"].replace("ws", "http")
         await self._app({**scope, **request, "scheme": scheme}, wait_until_gone, send_state)
-        await close()
+        if not has_gone:
+            await send({"type": "websocket.close"})

@@ -9,25 +9,27 @@ import secrets
 import shutil
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from vrthinker_core.backends.base import Backend
 from vrthinker_core.branch_plan import BranchPlan
 from vrthinker_core.errors import BadInput
+from vrthinker_core.storage import write_atomically
 from vrthinker_core.system import memory_of
 from vrthinker_core.traces import storable
 from vrthinker_core.types import Settings, Side, VideoPair, Vote
-from vrthinker_core.types.events import Started
+from vrthinker_core.types.events import Started, Trace
 from vrthinker_core.ui import words
 from vrthinker_core.ui.history import History, SavedRun
+from vrthinker_core.ui.judges import OwnHost
 from vrthinker_core.ui.queue import JudgeQueue
 from vrthinker_core.ui.run import BackgroundRun, JobRunner, Replay, RunJob, VideosAtHand
-from vrthinker_core.ui.view import ThumbnailFiles
+from vrthinker_core.ui.view import Json, RunView, ThumbnailFiles
+from vrthinker_core.ui.visitors import UNKNOWN, Visitor
 from vrthinker_core.video.files import file_digest
 from vrthinker_core.video.timeline import claims_drawn
 
@@ -54,8 +56,27 @@ class ShownRun:
     hidden: bool = False  # from its visitor, who wants to vote before they see the verdict
     voted: bool = False  # the visitor has voted on the run: its vote is theirs
     stored: bool = False  # it has been kept at least once
-    left_at: float | None = None  # since when no page shows it, though it goes on
     size: int | None = None  # bytes of memory, once the run is over
+    folder: Path = Path()  # of its files
+    _files: dict[str, Trace] = field(default_factory=dict, init=False, repr=False)
+    _page: tuple[object, Json] = field(default=(None, {}), init=False, repr=False)
+
+    def file(self, name: str, trace: Trace, render: Callable[[Trace], bytes]) -> Path:
+        """Return the run as a file, which is made once for each state. Raises OSError, BadInput."""
+        path = self.folder / f"saved {name}"
+        if self._files.get(name) != trace or not path.is_file():
+            write_atomically(path, render(trace))
+            self._files[name] = trace
+        return path
+
+    def page(self) -> Json:
+        """Return `RunView.page`; a run that is over is drawn once."""
+        run = self.run
+        state = (run.trace, run.changes) if run.over else None
+        if state is None or self._page[0] != state:
+            self._page = state, RunView.of(run).page(self.thumbnails)
+            self.size = None
+        return self._page[1]
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -89,12 +110,14 @@ class Session:
     waiting: ShownRun | None = None  # in the judge's queue; it is shown once it begins
     players: list[Player] = field(default_factory=lambda: [Player(), Player()])
     judge: str = ""  # the judge that was chosen for the next run; "" for the default
-    # The visitor's own judge at each host, with its name. Their keys are kept here alone
-    own: dict[str, tuple[str, Backend]] = field(default_factory=dict, repr=False)
+    # What the visitor has at each host. Their keys are kept here alone
+    own: dict[str, OwnHost] = field(default_factory=dict, repr=False)
+    host: str = ""  # whose models the dialog lists
     branches: Sequence[ShownRun] = ()  # an origin, then its branches, the shown run among them
     # The form that an own run has brought, and what stood there before
     brought: tuple[Mapping[Any, Any], Mapping[Any, Any]] | None = None
     followers: int = 0  # events that send updates of a run
+    drawn: ShownRun | None = None  # the run whose end the page has been sent
     unfollowed: ShownRun | None = None  # the run that nobody followed at the last sweep
     used_at: float = field(default_factory=time.monotonic)
 
@@ -102,6 +125,17 @@ class Session:
         """Return the next number: it grows with each run of the page."""
         self.number += 1
         return self.number
+
+    @property
+    def visitor(self) -> str:
+        """Whose page it is: the owner of its run, else nobody else's."""
+        return (self.shown.owner if self.shown else "") or self.id
+
+    @property
+    def holds_real(self) -> bool:
+        """Whether there are two videos, and one is known not to be drawn."""
+        there = all(player.digest and not player.refusal for player in self.players)
+        return there and not all(player.drawn for player in self.players)
 
     @property
     def is_busy(self) -> bool:
@@ -134,8 +168,8 @@ class Session:
 
     def is_swapped(self) -> bool:
         """Return whether the players hold the two judged files, swapped."""
-        (first, one), (second, other) = self._files
-        return None not in (first, second) and first != second and (one, other) == (second, first)
+        judged, held = zip(*self._files, strict=True)
+        return judged == held[::-1] and len({*judged} - {None}) == 2
 
 
 class Sessions:
@@ -162,7 +196,7 @@ class Sessions:
         self._run_job, self._queue, self._history = run_job, queue, history
         self._after_leaving, self._is_open = after_leaving, is_open
         self._sessions: dict[str, Session] = {}
-        self._left: dict[str, ShownRun] = {}  # runs that go on without a page, by name
+        self._left: dict[ShownRun, float] = {}  # runs that go on without a page, and since when
         self._lock = threading.RLock()
 
     def get(self, session_id: str) -> Session:
@@ -185,27 +219,28 @@ class Sessions:
         pair: VideoPair,
         settings: Settings,
         judge: str = "",
-        owner: str = "",
+        visitor: Visitor = UNKNOWN,
         plan: BranchPlan | None = None,
     ) -> ShownRun:
         """Let a run join the queue; a run of this page that waits there is dropped.
 
-        `owner`: whose history it is kept in; "" for the owner of the former run. Their runs that
-        were left are stopped. `plan`: the run is a branch. Raises BadInput if too many runs wait.
+        The history of `visitor` keeps the run; without a cookie, the history of the owner of the
+        former run. Runs that this owner has left are stopped. `plan`: the run is a branch. Raises
+        BadInput if too many runs wait.
         """
         name, former = secrets.token_hex(12), session.shown
-        folder = self._trace_root / name
-        owner = owner or (former.owner if former else "")
+        owner = visitor.owner or (former.owner if former else "")
         self.drop_waiting(session)
-        self._queue.check(judge)
-        for left in list(self._left.values()):
+        self._queue.check(judge, visitor)
+        for left in [*self._left]:
             if owner and left.owner == owner:
                 left.run.request_stop()
         self.expire(own=session)
+        folder = self._trace_root / name
         job = RunJob(pair, settings, folder / "trace.json", folder / "stop", judge, plan)
-        run = BackgroundRun(job, self._run_job, self._queue)
-        kept = name if owner and self._history.keeps else ""
-        return self._join(session, run, ShownRun(name, run, self.thumbnails(name), owner, kept))
+        run = BackgroundRun(job, self._run_job, self._queue, visitor=visitor)
+        shown = ShownRun(name, run, self.thumbnails(name), owner, folder=folder)
+        return self._join(session, run, shown)
 
     def check_order(
         self,
@@ -214,6 +249,7 @@ class Sessions:
         pair: VideoPair,
         settings: Settings,
         judge: str = "",
+        visitor: Visitor = UNKNOWN,
     ) -> ShownRun:
         """Let the `pair` of a run that is over be judged again, swapped, as the same run.
 
@@ -224,15 +260,22 @@ class Sessions:
         job = RunJob(pair.swapped(), replace(settings, swap="off"), trace, stop_file, judge)
         if session.shown is not former or not former.run.over:
             raise BadInput(words.NO_RUN)
-        kept = former.kept or (former.name if former.owner and self._history.keeps else "")
-        run = BackgroundRun(job, self._run_job, self._queue, former.run.trace)
-        checked = replace(former, run=run, link="", checks=number, kept=kept, size=None)
-        checked.began, checked.left_at = time.time(), None
+        run = BackgroundRun(job, self._run_job, self._queue, former.run.trace, visitor)
+        checked = replace(former, run=run, link="", checks=number, began=time.time(), size=None)
         return self._join(session, run, checked)
 
     def _join(self, session: Session, run: BackgroundRun, shown: ShownRun) -> ShownRun:
+        if not shown.kept and shown.owner and self._history.keeps:
+            # Another name: the page's address holds it, and files are had by the first name alone
+            shown.kept = secrets.token_hex(12)
         run.start(partial(self._keep, shown))
-        session.waiting = shown
+        with self._lock:
+            if is_open := self._sessions.get(session.id) is session:
+                session.waiting = shown
+        if not is_open:  # its page was left meanwhile, and nobody else knows the run
+            self._queue.withdraw(run)
+            run.request_stop()
+            raise BadInput(words.NO_RUN)
         session.number += 1
         return shown
 
@@ -265,7 +308,9 @@ class Sessions:
         self.show(session, None)
         self.expire(size, session)
         run, thumbnails = Replay(saved.trace, videos), self.thumbnails(name)
-        shown = ShownRun(name, run, thumbnails, owner, saved.kept, saved.link)
+        folder = self._trace_root / name
+        folder.mkdir(exist_ok=True)
+        shown = ShownRun(name, run, thumbnails, owner, saved.kept, saved.link, folder=folder)
         shown.size, shown.stored = size, bool(saved.kept)
         self.show(session, shown)
         return shown
@@ -277,8 +322,7 @@ class Sessions:
             if session.waiting is shown:
                 session.waiting = None
             if shown is not None:
-                shown.left_at = None
-                self._left.pop(shown.name, None)
+                self._left.pop(shown, None)
         if former is not None and former is not shown:
             self._release(former)
 
@@ -312,8 +356,13 @@ class Sessions:
 
     def runs_of(self, owner: str) -> list[ShownRun]:
         """Return the visitor's kept runs that are shown or go on."""
-        begun = {run.kept: run for run in self._runs() if run.run.begun}
-        return [run for run in begun.values() if owner and run.owner == owner and run.kept]
+        own = (run for run in self._runs() if owner and run.owner == owner)
+        return [*{run.kept: run for run in own if run.kept and run.run.begun}.values()]
+
+    def followers_of(self, shown: ShownRun) -> int:
+        """Return how many events send updates of this run, to all pages."""
+        pages = (each for each in self._pages() if shown in (each.shown, each.waiting))
+        return sum(each.followers for each in pages)
 
     def thumbnails(self, name: str) -> ThumbnailFiles:
         """Return the thumbnails of the run (or example) of that name."""
@@ -321,9 +370,8 @@ class Sessions:
 
     def files(self) -> list[Path]:
         """Return the videos of all runs, and those that players hold."""
-        with self._lock:
-            players = [player for each in self._sessions.values() for player in each.players]
-        held = [path for player in players for path in player.held]
+        players = (player for each in self._pages() for player in each.players)
+        held = (path for player in players for path in player.held)
         return [*held, *(path for run in self._runs() for path in run.files)]
 
     def goes_on(self, shown: ShownRun) -> bool:
@@ -338,14 +386,18 @@ class Sessions:
         that is not enough, pages whose run waits or goes on lose what they keep beside it.
         """
         earliest = time.monotonic() - SESSION_SECONDS
-        with self._lock:
-            every = [*self._sessions.values()]
+        every = self._pages()
         extra, kept = len(every) - MAX_SESSIONS, more + sum(map(_size, every))
-        # Pages that are closed, or have shown nothing, go first, before any that is busy
-        others = sorted(
-            (each for each in every if each is not own),
-            key=lambda each: (each.is_busy, self._is_open(each.id), bool(each.shown), each.used_at),
-        )
+        held = Counter[str]()
+        for each in every:
+            held[each.visitor] += _size(each)
+
+        def order(each: Session) -> tuple[object, ...]:
+            """Drop closed pages first, then pages of the largest owner; busy pages last."""
+            is_open = self._is_open(each.id)
+            return each.is_busy, is_open, bool(each.shown), -held[each.visitor], each.used_at
+
+        others = sorted((each for each in every if each is not own), key=order)
         for number, session in enumerate(others):
             too_much, busy = kept > MAX_KEPT_BYTES, session.is_busy
             unused = session.used_at < earliest and not self._is_open(session.id)
@@ -359,9 +411,7 @@ class Sessions:
 
     def drop_unfollowed(self) -> None:
         """End sessions whose run goes on, but was followed neither now nor at the last call."""
-        with self._lock:
-            sessions = list(self._sessions.values())
-        for session in sessions:
+        for session in self._pages():
             before, run = session.unfollowed, session.waiting or session.shown
             goes_on = session.is_busy and not session.followers
             session.unfollowed = run if goes_on else None
@@ -384,10 +434,14 @@ class Sessions:
         for shown in runs:
             shown.run.join(2)
 
+    def _pages(self) -> list[Session]:
+        with self._lock:
+            return [*self._sessions.values()]
+
     def _runs(self) -> list[ShownRun]:
         with self._lock:
-            pages = [run for each in self._sessions.values() for run in (each.shown, each.waiting)]
-            return [run for run in (*pages, *self._left.values()) if run is not None]
+            pages = [run for each in self._pages() for run in (each.shown, each.waiting)]
+            return [run for run in (*pages, *self._left) if run is not None]
 
     def _release(self, shown: ShownRun) -> None:
         """Leave a run that no page shows, or stop and remove it."""
@@ -395,14 +449,13 @@ class Sessions:
             if any(other.run is shown.run for other in self._runs()):
                 return
             if self.goes_on(shown) and not shown.run.over:
-                shown.left_at = time.monotonic()
-                self._left[shown.name] = shown
-        if shown.left_at is None:
-            shown.run.request_stop()
+                self._left[shown] = time.monotonic()
+            else:
+                shown.run.request_stop()
 
         def remove() -> None:
             run = shown.run
-            while (left := shown.left_at) and not run.over:
+            while (left := self._left.get(shown)) and not run.over:
                 waits = self._queue.counts()[1]
                 most = min(self._after_leaving, GIVE_WAY_SECONDS) if waits else self._after_leaving
                 if time.monotonic() - left > most:
@@ -410,7 +463,7 @@ class Sessions:
                 run.join(0.25)
             run.join(600)  # until its end is kept
             with self._lock:
-                self._left.pop(shown.name, None)
+                self._left.pop(shown, None)
                 if any(other.name == shown.name for other in self._runs()):
                     return  # a page shows it again
             shown.thumbnails.remove()
@@ -424,5 +477,5 @@ def _size(session: Session) -> int:
     over = {run for run in (*session.branches, session.shown) if run and run.run.over}
     for run in over:
         if run.size is None:
-            run.size = memory_of(run.run.trace)
+            run.size = memory_of((run.run.trace, run._page))
     return sum(run.size or 0 for run in over)

@@ -1,20 +1,21 @@
 """Videos of visitors, and the copies that browsers can play."""
 
-import asyncio
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from vrthinker_core.errors import BadInput, NoCopy
 from vrthinker_core.storage import link_or_copy
-from vrthinker_core.ui.fetch import NOBODY, PUBLIC_ONLY, DiskBudget, FetchPolicy, fetch_video
+from vrthinker_core.ui.fetch import PUBLIC_ONLY, FetchPolicy, fetch_video
+from vrthinker_core.ui.visitors import BYTES, Limit, Shares, Turns, Visitor
 from vrthinker_core.video.browser_copies import playable_copy
 from vrthinker_core.video.files import shown_name
 
 UNUSED_SECONDS = 600.0  # for a file that nobody uses
+FETCHES, COPIES = 8, 2  # at once: a fetch waits for a host, a copy takes a processor
 
 NO_ROOM = "There is no room here to keep a playable copy of {}; try again in ten minutes."
 
@@ -26,11 +27,13 @@ class Uploads:
     named after its content.
     """
 
-    def __init__(self, folder: Path, fetched: Path, policy: FetchPolicy = PUBLIC_ONLY) -> None:
+    def __init__(
+        self, folder: Path, fetched: Path, policy: FetchPolicy = PUBLIC_ONLY, limit: Limit = BYTES
+    ) -> None:
         self._folder, self._fetched, self._policy = folder, fetched, policy
+        self.shares = Shares(limit)  # in bytes; the folder of files that arrive counts for them
         self._copies: dict[Path, Path] = {}  # by their originals; threads change it in one step
-        self._fetch_threads = ThreadPoolExecutor(4, "fetch")  # for calls of the API
-        self.budget = DiskBudget()
+        self._fetching, self._copying = Turns(FETCHES, "fetch"), Turns(COPIES, "copy")
 
     @contextmanager
     def arrivals(self) -> Iterator[Path]:
@@ -40,39 +43,42 @@ class Uploads:
             try:
                 yield Path(folder)
             finally:
-                self.budget.release(Path(folder))
+                self.shares.release(Path(folder))
 
-    def keep(self, file: Path, visitor: str) -> Path:
+    def keep(self, file: Path, visitor: Visitor) -> Path:
         """Keep a file that has arrived whole as `visitor`'s. Raises OSError, BadInput."""
         kept = self._fetched.parent / file.parent.name / file.name
         kept.parent.mkdir(exist_ok=True)
-        self.budget.take(kept, visitor, file.stat().st_size)
+        self.shares.take(kept, visitor, file.stat().st_size)
         return file.replace(kept)
 
-    def link(self, file: Path, place: Path) -> Path:
+    def link(self, file: Path, place: Path, visitor: Visitor) -> Path:
         """Link or copy a kept file to `place` among the uploads. Raises OSError, BadInput."""
         if place.is_file():
             return place
         place.parent.mkdir(parents=True, exist_ok=True)
         link_or_copy(file, place)
-        return self._count(place)
+        return self._count(place, visitor)
 
-    def fetch(self, url: str) -> Path:
-        """Download a video. Raises BadInput with a sentence."""
-        return self._count(fetch_video(url, self._fetched, policy=self._policy))
+    async def fetch_beside(self, url: str, visitor: Visitor) -> Path:
+        """Download a video, in turns: slow hosts hold up nothing else. Raises BadInput."""
+        fetch = partial(fetch_video, url, self._fetched, policy=self._policy)
+        return await self._fetching.run(visitor, lambda: self._count(fetch(), visitor))
 
-    async def fetch_beside(self, url: str) -> Path:
-        """Like fetch(), in a thread for downloads: slow hosts hold up nothing else."""
-        return await asyncio.wrap_future(self._fetch_threads.submit(self.fetch, url))
+    async def make_playable_beside(self, path: Path, visitor: Visitor) -> Path:
+        """Like make_playable(), in turns."""
+        return await self._copying.run(visitor, self.make_playable, path, visitor)
 
-    def make_playable(self, path: Path) -> Path:
+    def make_playable(self, path: Path, visitor: Visitor) -> Path:
         """Return `path` if browsers play it, else a copy. Raises VideoError, NoCopy without one."""
         copy = playable_copy(path, self._folder)
         if copy is None:
             return path
         self._copies[path] = copy
+        if copy in self.shares.held():  # it was made for another visitor
+            return copy
         try:
-            return self._count(copy)
+            return self._count(copy, visitor)
         except BadInput:
             raise NoCopy(NO_ROOM.format(shown_name(path))) from None
 
@@ -102,12 +108,14 @@ class Uploads:
         for path in copies:
             if not path.exists():
                 del self._copies[path]
-        self.budget.release_missing()
+        for counted in self.shares.held():
+            if isinstance(counted, Path) and not counted.exists():
+                self.shares.release(counted)
 
-    def _count(self, path: Path) -> Path:
+    def _count(self, path: Path, visitor: Visitor) -> Path:
         """Count the file, or delete it and raise BadInput without room."""
         try:
-            self.budget.take(path, NOBODY, path.stat().st_size)
+            self.shares.take(path, visitor, path.stat().st_size)
         except BadInput:
             path.unlink(missing_ok=True)
             raise

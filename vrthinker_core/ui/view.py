@@ -21,6 +21,7 @@ from vrthinker_core.drawn.notes import (
     read_frame_facts,
     read_prompt_facts,
 )
+from vrthinker_core.errors import JudgeError, fault_names
 from vrthinker_core.protocols.factory import protocol_of
 from vrthinker_core.protocols.parser import (
     find_sentence,
@@ -28,6 +29,7 @@ from vrthinker_core.protocols.parser import (
     label_probabilities,
     verdict_probabilities,
 )
+from vrthinker_core.traces import finite, jpeg_size, seek_time, timeline_position
 from vrthinker_core.types import (
     ClipInfo,
     Dimension,
@@ -49,13 +51,13 @@ from vrthinker_core.types.wording import (
     SCRIPTED_HELP,
     TAKEN_OVER,
     branch_name,
+    looked_at,
     order_unchecked,
     totals,
     turn_figures,
 )
 from vrthinker_core.ui import words
 from vrthinker_core.ui.run import BackgroundRun, Replay, cut_turn
-from vrthinker_core.video.thumbnails import finite, jpeg_size, seek_time, timeline_position
 from vrthinker_core.words import count, duration, reading
 
 Json = dict[str, Any]
@@ -66,12 +68,15 @@ Probabilities = Mapping[Dimension, LabelProbabilities]  # As far as they are kno
 # What the demo judge weighs overall
 OVERALL_TOPICS = "prompt", "picture", "motion"
 AS_IT_CAME = "Reply as it came"
+# After which another judge, or its key once more, is the way on
+JUDGE_FAULTS = fault_names(JudgeError)
+SILENT_SECONDS = 20.0  # after which it is told that the judge says nothing
 MAX_NAMED = 4  # frames that stand under a dimension
 
 # What says nothing of the verdict. Anything else is left out, also what a page is given one day.
 UNTELLING = (
     *("run", "over", "address", "kept", "changed", "stills", "prompt", "judge", "notes", "health"),
-    *("fps", "grid", "ending"),
+    *("fps", "grid", "ending", "choose"),
 )
 WORDLESS: Json = {"confidence": [], "labels": [], "parts": [], "aside": [], "facts": None}
 UNTELLING_OF_TURN = "number", "foot", "live", "taken"
@@ -264,6 +269,15 @@ class RunView:
         label, flips = dict(self.verdict or ()).get(dimension), self._flips(dimension)
         return words.label_name(label, flips), None if flips else label
 
+    @property
+    def labels(self) -> list[Json]:
+        """The verdict's labels as both orders leave them, in the page's order."""
+        rows = label_rows(self.verdict)
+        return [
+            {**row, **dict(zip(("label", "value"), self.label(each), strict=True))}
+            for each, row in zip(words.DIMENSION_HELP, rows, strict=False)
+        ]
+
     def _flips(self, dimension: Dimension) -> bool:
         return self.order is not None and self.order[dimension] is OrderEffect.FLIPS
 
@@ -279,14 +293,19 @@ class RunView:
         """Return the run for the page's scripts; before it begins only `turns` and `ending`."""
         started, finished = self.started, self.finished
         ending = words.end_notice(finished) if finished else ""
+        choose = words.CHOOSE_JUDGE if finished and finished.fault in JUDGE_FAULTS else ""
         if started is None:
-            return {"turns": [], "ending": ending if finished and finished.error else ""}
-        notes = [BRANCH.format(self.name)] if self.name else []
+            ending = ending if finished and finished.error else ""
+            return {"turns": [], "ending": ending, "choose": choose}
+        notes, branch = [BRANCH.format(self.name)] if self.name else [], started.branch
+        if branch and self.name == f"judge {started.judge}":
+            notes = [words.JUDGED_BEFORE.format(words.judge_name(branch.origin.judge))]
+        notes += words.visitors_notes(started.notes)
         never = words.CHECK_SCRIPT if self.scripted else ""
         return {
             "prompt": started.prompt,
-            "judge": words.judge_line(started.judge),
-            "notes": [*notes, *started.notes, *(finished.notes if finished else ())],
+            "judge": words.judge_name(started.judge),
+            "notes": [*notes, *(finished.notes if finished else ())],
             "health": words.clip_notes(started.clips),  # of the two files
             "fps": [clip.fps if clip else 0 for clip in started.clips],  # 0 if unknown
             "grid": self._grid(),
@@ -296,6 +315,7 @@ class RunView:
             "no_check": words.CHECK_BRANCH if started.is_taken_over(1) else never,
             "vote": self._vote(),
             "ending": ending,  # what a person must know; "" after an ordinary answer
+            "choose": choose,
             "turns": [self._turn(turn, pictures) for turn in self.turns],
             "coming": self._coming(pictures),
         }
@@ -304,12 +324,16 @@ class RunView:
         """Headline, note (order not checked), caveats and a chip a dimension; None before the end."""
         if self.finished is None:
             return None
-        told: Json = {"headline": self.headline, "note": "", "caveats": [], "chips": []}
+        told: Json = {"headline": self.headline, "says": "", "note": "", "caveats": [], "chips": []}
+        if self.started and not self.scripted:
+            verb = "says" if self.verdict else "asked"
+            verb = "by" if self._flips(Dimension.OA) else verb
+            told["says"] = words.judge_line(self.started.judge, self.started.notes, verb)
         if self.outside_scope:
             told["outside"] = self._outside()
         if self.verdict is not None:
-            unchecked = "" if self.order else NOT_SWAP_TESTED
-            told["note"] = SCRIPTED_HELP if self.scripted else unchecked
+            checked = words.ORDER_LINES[self.order.overall] if self.order else NOT_SWAP_TESTED
+            told["note"] = SCRIPTED_HELP if self.scripted else checked
             told["caveats"] = words.verdict_caveats(self.finished)
             told["chips"] = [self._chip(each) for each in words.DIMENSION_HELP]
         return told
@@ -345,9 +369,9 @@ class RunView:
             "label": name,
             "value": value,
             "help": " ".join([words.DIMENSION_HELP[dimension], meaning, *likely]),
+            "order": words.both_labels(self.order, dimension) if self.order else "",
             "reason": sentence,
             "frames": [tile.label for tile in named[:MAX_NAMED]],
-            "source": "Frames it names",
         }
 
     def messages(self) -> list[list[list[str]]]:
@@ -383,13 +407,18 @@ class RunView:
         if started is None or not turns:
             return f"{reading(opening)} · {duration(seconds)}" if opening else words.OPENING
         turn, most = turns[-1], started.settings.max_turns
-        new = f"looking at {count(len(turn.frames), 'new frame')}" if turn.frames else "thinking"
-        left = pace.seconds_left(seconds, most)
+        new = f"looking at {looked_at([turn])}" if turn.frames else "thinking"
+        left, silent = pace.seconds_left(seconds, most), seconds - pace.latest
+        coming = f"at most {duration(math.ceil(left), whole=True)} left" if left else ""
+        if silent >= SILENT_SECONDS:  # then no estimate holds
+            coming = words.SILENT.format(duration(math.floor(silent), whole=True))
+        if again := pace.retrying:
+            coming = words.RETRIED[again.busy].format(again.attempt, again.attempts)
         known = [
             f"Turn {turn.number}{f' of {most}' if most else ''}",
             "writing" if turn.completion.text else new,
             duration(seconds),
-            f"at most {duration(math.ceil(left), whole=True)} left" if left else "",
+            coming,
         ]
         return " · ".join(filter(None, known))
 
@@ -398,8 +427,7 @@ class RunView:
         if not run.is_replay:
             return self.status(run.seconds, run.pace, run.opening)
         turns = [turn for run in self.runs for turn in run.turns]
-        frames = sum(len(turn.frames) for turn in turns)
-        return words.recorded_status(self.finished, len(turns), frames)
+        return words.recorded_status(self.finished, turns)
 
     def _outcome(self) -> str:
         """How the run ended and what it took, with its second run."""
@@ -450,7 +478,8 @@ class RunView:
                 named = named[:telling]
             elif all(f"neither leads on the {topic}" in sentence for topic in OVERALL_TOPICS):
                 sentence = words.NO_DIFFERENCE_OVERALL
-            sentence = sentence.removeprefix(f"{dimension}: ")  # the card says so
+            for name in (dimension, DIMENSION_NAMES[dimension]):  # the row says so
+                sentence = sentence.removeprefix(f"{name}: ")
             sentence = sentence[:1].upper() + sentence[1:]
             found[dimension] = sentence, list({tile.label: tile for tile in named}.values())
         return found
@@ -487,17 +516,11 @@ class RunView:
         }
 
     def _order(self, pictures: Pictures) -> Json | None:
-        """The second run and what it says: live, line, rows, caveats and its turns."""
+        """The second run and what it says: live, line, checked, caveats and its turns."""
         if (second := self.second) is None:
             return None
-        finished, order, rows = second.finished, self.order, list[Json]()
-        line = order_unchecked(finished) if finished else words.CHECKING
-        if order:
-            line = words.ORDER_LINES[order.overall]
-            first, other = label_rows(order.first), label_rows(order.second)
-            for each, one, two in zip(words.DIMENSION_HELP, first, other, strict=True):
-                effect = order[each].value
-                rows.append({"name": one["name"], "first": one, "second": two, "effect": effect})
+        finished, checked = second.finished, self.order is not None
+        unchecked = order_unchecked(finished) if finished else words.CHECKING
         caveats = words.verdict_caveats(finished) if finished else []
         if grid := second._grid():  # the numbers of the person's first video before the second's
             grid["first"].reverse()
@@ -505,8 +528,8 @@ class RunView:
         told = {"notice": words.SWAPPED_NOTICE, "grid": grid, "turns": turns}
         return {
             "live": finished is None,
-            "line": line,
-            "rows": rows,
+            "line": "" if checked else unchecked,  # the verdict tells both orders
+            "checked": checked,
             "caveats": [words.IN_SWAPPED.format(text) for text in caveats],
             "run": {**told, "coming": second._coming(pictures)},
         }

@@ -1,27 +1,30 @@
 """Labels and sentences of the page."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from vrthinker_core.backends import NANO_LIMITS
+from vrthinker_core.backends import NANO_LIMITS, NANO_NAME
+from vrthinker_core.backends.checkpoint_files import CORRECTION, TOLD
 from vrthinker_core.drawn.notes import HARDLY, JUMPS, MOVES, ODDLY, outside_words
 from vrthinker_core.errors import VideoError
 from vrthinker_core.types import ClipInfo, Dimension, FrameSelection, Preference, ProblemKind, Side
 from vrthinker_core.types.events import Finished, Started, StopReason, Turn
-from vrthinker_core.types.messages import LabelProbabilities
+from vrthinker_core.types.messages import LabelProbabilities, Verdict
 from vrthinker_core.types.order import OrderCheck, OrderEffect
 from vrthinker_core.types.wording import (
     DEMO_RUN,
     DIMENSION_NAMES,
     LABEL_NAMES,
-    NO_RELIABLE_WINNER,
     NOT_SWAP_TESTED,
+    SAME_IN_BOTH,
     SCRIPTED,
     SIDES_SWAPPED,
     TELLING,
     WHY_NO_VERDICT,
+    looked_at,
+    pairs_told,
 )
-from vrthinker_core.words import NUMBERS, ORDINALS, count, ended_after, percent
+from vrthinker_core.words import NUMBERS, ORDINALS, count, dollars, ended_after, percent
 
 TITLE = "VR-Thinker"
 CLAIM = "Which video follows the prompt better, and why."
@@ -36,15 +39,17 @@ RAW = "In its own words"
 EXAMPLES = "Examples"
 # By the first word of a folder's name
 WATCH = "Watch it think: one click plays a run"
-EXAMPLE_ROWS = {"think": WATCH, "real": WATCH, "protocol": "How the protocol behaves"}
+EXAMPLE_ROWS = {"think": WATCH, "real": WATCH, "protocol": "How else a run can go"}
 FOLDED = "protocol"  # a row for those who know the rest
 DRAWN, REAL_FOOTAGE = "Drawn", "Scripted. Real footage: {}"
 FETCHING = "Fetching the video."
 
-READY = "Ready. Add two videos and the prompt they were made from."
+READY = "Add two videos and the prompt they were made from."
 ONE_VIDEO = "One video is here. Add the other one."
 TWO_VIDEOS = "Both videos are here. Write their prompt and compare."
 READY_TO_COMPARE = "Ready to compare."
+NEEDS_JUDGE = "Needs another judge."
+NOT_STARTED = "Not started. What is missing or wrong is marked."
 UPLOADING = "The videos are still being uploaded. Compare when both are here."
 LOADING = "Loading the judge. This happens once."
 WAITING = "Waiting"
@@ -53,6 +58,20 @@ OPENING = "Opening both videos."
 MISSING_VIDEO = "Add video {}."
 OTHER_VIDEO = "Choose another file, or convert this one to MP4."
 BUSY = "Too many people are waiting. Try again in a minute."
+OWN_RUNS_WAIT = (
+    "{} of your comparisons wait already, and others wait, too. Try again once one begins."
+)
+MANY_EVENTS = "Too much of what you asked for still waits. Wait until some of it is answered."
+MANY_FOLLOW = "Many pages show this run, so this one looks at it every few seconds."
+LARGE_REPORT = (
+    "This report would have {:.0f} MB, and at most {} MB are made. Save the trace as JSON instead."
+)
+LIST_BUSY = "The list of runs is in use by something else. Try again in a minute."
+MANY_BYTES = (
+    "Your files take 500 MB here, the most that one visitor may keep. "
+    "Unused ones go after ten minutes; try again then."
+)
+NO_ROOM_NOW = "There is no room here to keep this file; try again in ten minutes."
 GONE = (
     "The server no longer has these videos. Add them again; if that does not help, reload the page."
 )
@@ -86,6 +105,11 @@ REMOVED = "Video {} was removed."
 EMPTIED = "Removed"  # in the box itself
 NO_ADDRESS = "Give the address of a video file, as in https://example.org/video.mp4."
 NO_VERDICT = "No verdict"
+SILENT = "no word for {}"
+RETRIED = {
+    True: "the server is busy, try {} of {}",
+    False: "no answer from the server, try {} of {}",
+}
 NO_SUCH_LINK = "The run behind this link was deleted, or is too old. Open its trace file instead."
 NO_RUN = "This run is gone. Compare again."
 NO_ROOM = "No link was made: the server's disk is full. Download the trace instead."
@@ -101,58 +125,73 @@ NO_FILE = "That file did not arrive. Choose it again."
 
 CHOOSE_ANOTHER = "Choose another judge beside Compare."
 
-# The chip, and its dialog. Each row says five things of a judge
-DEMO, DEMO_JUDGE = "Demo", "Demo judge"
+# The chip, and its dialog
+DEMO_JUDGE = "Demo judge"
 CHIP_LOADING, CHIP_FAILED = "loading", "cannot be opened"
-JUDGE_GROUPS = {
-    "demo": "Demo",
-    "local": "This machine",
-    "servers": "Running servers",
-    "hosted": "Hosted, with your key",
-}
-JUDGE_GROUPS_ELSEWHERE = {**JUDGE_GROUPS, "local": "This server"}
-REAL = {True: "Judges real videos", False: "Only drawn scenes like the examples"}
-TRAINED = {True: "trained for this", False: "told the rules in words"}
+GENERAL = "general model, not trained to judge"
+DRAWN_ONLY = "drawn scenes only"
+TRAINED = {True: "trained to judge videos", False: GENERAL}
 FREE, TOKENS = "free", "billed by tokens"
 SEEN_HERE, SEEN_BY_SERVER = "frames stay on this machine", "frames stay on this server"
-SEEN_BY, SEEN_ELSEWHERE = "{} sees the frames", "another server sees the frames"
+SEEN_BY, SEEN_ELSEWHERE = "{} gets the frames, never the videos", "another server gets the frames"
+HERE_TOO = "{} on this machine"
 UNKNOWN_FACTS = ("More is known once it is loaded",)
-USE, DOWNLOAD, PAUSE, CONTINUE = "Use", "Download", "Pause", "Continue"
-NEEDS, SERVED_BY = "Needs {}.", "Served by {}."
+USE, DOWNLOAD, PAUSE, CONTINUE = "Compare with it", "Download", "Pause", "Continue"
+NEEDS = "Needs {}."
+SERVER_GONE = "Its server does not answer any more: start it again, then open this list again."
+WRONG_KEY = "The server does not accept this key."
 NO_SUCH_JUDGE = "This judge is not offered here. Close this list and open it again."
-KEY_FIELD = "the field Key"
+KEY_FIELD = "this page"
 NO_KEY = "Type your key for this host."
 NO_KEY_HERE = "A key can only be typed on a page with https, or on this machine."
-NO_MODEL = "Name the model, at most 200 characters."
+NO_MODEL = "Choose a model."
 KEY_GONE = "The key of this judge was forgotten. Choose the judge again, or another one."
 CHOOSER = {
     "judge": "Judge: {}",
-    "title": "Which judge compares your videos?",
+    "title": "Which judge?",
+    "ready": "Ready now",
+    "noneReady": "Nothing that judges real videos runs here yet.",
+    "hosts": "With a key",
+    "host": "Host",
     "model": "Model",
     "modelHelp": "as the host names it",
     "key": "Key",
-    "keyHelp": "It stays in the memory of this page's session, and is gone when you leave.",
+    "try": "Try the key",
+    "use": USE,
+    "keyHelp": "The key stays in the memory of this page's session, and is gone when you leave.",
     "keysAt": "Get one at",
-    "held": "Your key is set, for this page only.",
+    "held": "✓ Your key works. This page alone holds it.",
+    "untried": "The first run tries your key. This page alone holds it.",
     "forget": "Forget key",
     "unsafe": NO_KEY_HERE,
+    "none": "No key yet, no GPU",
+    "ways": [
+        ["Ollama", "ollama pull qwen2.5vl:7b\nOLLAMA_CONTEXT_LENGTH=32768 ollama serve"],
+        ["LM Studio", "lms get qwen2.5-vl-7b\nlms server start"],
+        ["Free keys", "Google AI Studio, and models of OpenRouter whose names end in :free."],
+    ],
+    "waysHelp": "Start one of these beside this page, then open this list again.",
+    "gpu": "Needs a GPU",
+    "gpuHelp": "The paper’s own model: trained to judge videos, free, frames stay on this machine.",
+    "demo": "Demo",
     "chosen": "In use",
     "asking": "One moment.",
     "close": "Close",
 }
 
 
-def price(read: float, written: float) -> str:
-    """Return a host's own prices, given for one token."""
-    return f"${1e6 * read:.2f} a million tokens read, ${1e6 * written:.2f} written"
-
-
 def judge_facts(
     real: bool, trained: bool, cost: str, seen: str, seconds: float | None = None
 ) -> tuple[str, ...]:
-    """Return the five facts of a row. `seconds`: how long the last pair took here."""
-    took = "time unknown" if seconds is None else f"about {max(1, round(seconds))} s a pair here"
-    return REAL[real], TRAINED[trained], took, cost, seen
+    """Return the facts of a row. `seconds`: how long the last pair took here."""
+    took = [] if seconds is None else [f"about {max(1, round(seconds))} s a pair here"]
+    return TRAINED[trained] if real else DRAWN_ONLY, cost, seen, *took
+
+
+def pair_cost(tokens: int, cost: float | None) -> str:
+    """Say what one pair takes at a host, about."""
+    price = "" if cost is None else f", ≈ {dollars(cost)}" if cost else ", free"
+    return f"≈ {tokens:,} tokens{price} for a pair"
 
 
 def facts(seconds: Sequence[float]) -> list[str]:
@@ -175,25 +214,28 @@ def place_in_queue(before: int) -> str:
     )
 
 
-def judge_line(name: str) -> str:
-    """Return who judges."""
-    return f"Judge: {name[:MAX_NAME]}{'…' if len(name) > MAX_NAME else ''}"
+def judge_name(name: str) -> str:
+    """Return a judge's name as a sentence holds it."""
+    return DEMO_JUDGE if name == NANO_NAME else name[:MAX_NAME] + "…" * (len(name) > MAX_NAME)
 
 
-def next_step(first: object, second: object, prompt: object, refusals: Sequence[str] = ()) -> str:
-    """Return why files are refused, then what a person does next."""
+def visitors_notes(notes: Iterable[str], *known: str) -> list[str]:
+    """Return a judge's notes without commands, `known` ones, and what `judge_line` says."""
+    shown = (note.removesuffix(CORRECTION).rstrip() for note in notes)
+    return [note for note in shown if note not in (TOLD, *known)]
+
+
+def judge_line(name: str, notes: Sequence[str] = (), verb: str = "says") -> str:
+    """Return who says it, and what that is worth as far as the judge's `notes` tell."""
+    worth = " (general model)" if TOLD in " ".join(notes) else ""
+    return f"{verb} {judge_name(name)}{worth}"
+
+
+def next_step(first: object, second: object, prompt: object) -> str:
+    """Return what a person does next."""
     if first and second:
-        step = READY_TO_COMPARE if str(prompt or "").strip() else TWO_VIDEOS
-    elif first or second:
-        step = ONE_VIDEO
-    else:
-        step = OTHER_VIDEO if any(refusals) else READY
-    return " ".join(filter(None, [*dict.fromkeys(refusals), step]))
-
-
-def not_started(faults: Mapping[str, str]) -> str:
-    """Return why no run begins, from all that is wrong with the form."""
-    return " ".join(["Not started.", *dict.fromkeys(faults.values())])
+        return READY_TO_COMPARE if str(prompt or "").strip() else TWO_VIDEOS
+    return ONE_VIDEO if first or second else READY
 
 
 def changed_videos(sides: Collection[Side], swapped: bool, names: Sequence[str]) -> str:
@@ -214,7 +256,7 @@ DIMENSION_HELP = {
     Dimension.MQ: "Smooth and natural motion: no jitter, no jumps, nothing that changes by itself.",
 }
 
-NO_DIFFERENCE = "No difference found"
+NO_DIFFERENCE, EQUAL = "No difference found", "Equal overall"
 
 
 def headline(started: Started | None, finished: Finished, check: OrderCheck | None) -> str:
@@ -225,31 +267,51 @@ def headline(started: Started | None, finished: Finished, check: OrderCheck | No
         return SCRIPTED
     if finished.verdict is None:
         return ": ".join(filter(None, [NO_VERDICT, WHY_NO_VERDICT.get(finished.stop)]))
-    return winner_line(finished.verdict.OA, check.overall if check else None)
+    overall = check.overall if check else None
+    if finished.verdict.OA is Preference.TIE and overall is not OrderEffect.FLIPS:
+        return tie_line(finished.verdict)
+    return winner_line(finished.verdict.OA, overall)
 
 
 def winner_line(label: Preference | None, overall: OrderEffect | None) -> str:
     """Return the overall label in one line, unless swapping flips it."""
     if overall is OrderEffect.FLIPS:
-        return NO_RELIABLE_WINNER
+        shown = "first" if label is Preference.FIRST else "second"
+        return f"No reliable winner: it chose the side shown {shown} both times"
     if label in (Preference.FIRST, Preference.SECOND):
-        return f"Video {int(label)} is better overall"
-    return NO_DIFFERENCE if label is Preference.TIE else "No overall verdict"
+        return f"Video {int(label)} is better"
+    return EQUAL if label is Preference.TIE else "No overall verdict"
+
+
+def tie_line(verdict: Verdict) -> str:
+    """Return a tie in one line, with the parts in which a video is better."""
+    nouns = {Dimension.TA: "match with the prompt", Dimension.VQ: "picture", Dimension.MQ: "motion"}
+    labels, clauses = dict(verdict), list[str]()
+    for side in (Preference.FIRST, Preference.SECOND):
+        better = [noun for each, noun in nouns.items() if labels.get(each) is side]
+        verb = "is" if len(better) == 1 else "are"
+        verb += "" if clauses else " better"
+        clauses += [f"video {int(side)}'s {' and '.join(better)} {verb}"] * bool(better)
+    if clauses:
+        return f"{EQUAL}: {', '.join(clauses)}"
+    return NO_DIFFERENCE if set(labels.values()) == {Preference.TIE} else EQUAL
 
 
 def label_name(label: Preference | None, flips: bool = False) -> str:
     """Return one dimension's label on a card, unless swapping flips it."""
     if flips:
-        return "No reliable winner"
-    return NO_DIFFERENCE if label is Preference.TIE else LABEL_NAMES[label].capitalize()
+        return "Flips"
+    return "No difference" if label is Preference.TIE else LABEL_NAMES[label].capitalize()
 
 
 # Below Compare: what the chosen judge can, or that it cannot judge the pair that is there
+CHOOSE_JUDGE = "Choose a judge…"
 DEMO_CANNOT = {
     "about": ["Demo judge.", NANO_LIMITS],
     "told": "The demo judge cannot judge real videos.",
-    "choose": "Choose a judge that can",
-    "run": "Run the demo anyway",
+    "choose": CHOOSE_JUDGE,
+    "compare": "Compare with {}",
+    "go": "Compare",
 }
 OUTSIDE_WAYS = "Compare with a judge that can", "Vote yourself"
 DEMO_WROTE = "What the demo judge wrote"
@@ -273,6 +335,15 @@ LABEL_HELP = {
 FLIPPED_HELP = "Swapping the sides changed what the judge says here."
 AS_GIVEN = "Before the swap: {}"
 
+
+def both_labels(order: OrderCheck, dimension: Dimension) -> str:
+    """Return a dimension's labels in both orders, "" if they are the same."""
+    first, second = (label_name(dict(each).get(dimension)) for each in (order.first, order.second))
+    if order[dimension] in (OrderEffect.NEVER_SAID, OrderEffect.STABLE):
+        return ""
+    return f"As given: {first}. Sides swapped: {second}."
+
+
 CHECK_ORDER = "Swap test"
 CHECKING = "The judge compares the pair again with the sides swapped."
 CHECK_HELP = (
@@ -281,6 +352,7 @@ CHECK_HELP = (
 IN_SWAPPED = "Sides swapped: {}"
 SWAPPED_NOTICE = f"{SIDES_SWAPPED} Colours and frames stand for your videos."
 NOTHING_TO_CHECK = "There is no verdict to check. Compare two videos first."
+JUDGED_BEFORE = "{} judged this pair before, in another run."
 CHECK_BRANCH = (
     "A branch cannot be checked: its first turns belong to another run. Check its origin."
 )
@@ -289,12 +361,12 @@ CHECK_NO_JUDGE = "{} gave this verdict and cannot be asked here, so its order ca
 
 # What the order does to the overall label.
 ORDER_LINES = {
-    OrderEffect.STABLE: "Stable: the overall verdict is the same in both orders.",
-    OrderEffect.FLIPS: "Flips: with the sides swapped the judge prefers the other video overall.",
-    OrderEffect.BECOMES_TIE: "Turns into a tie overall when the sides are swapped.",
-    OrderEffect.FROM_TIE: "No longer a tie overall when the sides are swapped.",
-    OrderEffect.SAID_ONCE: "The judge gave an overall label in one order only.",
-    OrderEffect.NEVER_SAID: "The judge gave no overall label in either order.",
+    OrderEffect.STABLE: SAME_IN_BOTH,
+    OrderEffect.FLIPS: "asked in both orders",  # the headline says the rest
+    OrderEffect.BECOMES_TIE: "a tie when the sides are swapped",
+    OrderEffect.FROM_TIE: "no longer a tie when the sides are swapped",
+    OrderEffect.SAID_ONCE: "said in one order only",
+    OrderEffect.NEVER_SAID: "",
 }
 
 
@@ -320,11 +392,11 @@ def ended_status(finished: Finished, turns: int, second: Finished | None = None)
     return f"{both} {ended_after(turns, finished.seconds + second.seconds)}"
 
 
-def recorded_status(finished: Finished | None, turns: int, frames: int) -> str:
+def recorded_status(finished: Finished | None, turns: Sequence[Turn]) -> str:
     """Return what a saved run is; an ordinary answer goes without saying."""
     how = ended(finished).removeprefix("Finished")
     how = how if how == DEMO_RUN else how.lower()
-    return " · ".join(filter(None, [RECORDED, how, count(turns, "turn"), count(frames, "frame")]))
+    return " · ".join(filter(None, [RECORDED, how, count(len(turns), "turn"), looked_at(turns)]))
 
 
 def end_notice(finished: Finished) -> str:
@@ -357,15 +429,14 @@ def clip_notes(clips: tuple[ClipInfo | None, ClipInfo | None]) -> list[str]:
 
 
 ALREADY_SHOWN = "Already shown: {}."
-STARTS_WITH = "every run starts with"
+STARTS_WITH = "to begin with"
 ASKED_FOR = "it asked for"
 CHOSEN = "chosen for this branch"
 
 
 def frames_came(halves: Sequence[int], why: str) -> str:
     """Return how many frames come, and why. `halves`: 2 of a pair, 1 of a single frame."""
-    counts = (halves.count(2), "pair"), (halves.count(1), "single frame")
-    came = " and ".join(count(many, noun) for many, noun in counts if many)
+    came = pairs_told(halves)
     return f"{came} {why}" if came else "no new frames"
 
 
@@ -468,7 +539,7 @@ UNREADABLE = "{} cannot be read: {}."
 NO_RESULTS = (
     "{} holds no result of an evaluation: name the --out folder of `evaluate`, or remove the file."
 )
-LABELS_HIDDEN = "“Vote first” is on, so labels and the judge's words are hidden here."
+LABELS_HIDDEN = "“Blind” is on, so labels and the judge's words are hidden here."
 BROKEN_LINES = "{} of {} cannot be read: each stands as a row with its reason."
 NO_SUCH_ROW = "This row is gone. Choose another one."
 NO_TRACE = "This pair has no trace: it was never judged."
@@ -542,7 +613,7 @@ OTHER_INPUTS = "The inputs have changed since this run. Put them back, or compar
 NO_JUDGE = "{} judged this run and cannot be asked here. Choose another judge, and turn 1."
 BAD_TURN = "The turn must be a whole number."
 BAD_FRAMES = "Frames are whole numbers with commas between, as in 4, 9."
-ORIGIN = "Origin"
+ORIGIN = "First run"
 STARTING = "begins"
 GOING_ON = "going on"
 BRANCH_NO_VERDICT = "no verdict"

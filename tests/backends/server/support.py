@@ -66,7 +66,8 @@ def ask(
     conversation: Conversation, messages: Sequence[Message] = (), sampling: Sampling | None = None
 ) -> Completion:
     """A reply; asserts that its pieces arrived one by one and join to its text."""
-    *pieces, completion = conversation.stream(messages or opening(), sampling or Sampling())
+    *items, completion = conversation.stream(messages or opening(), sampling or Sampling())
+    pieces = [each for each in items if isinstance(each, str)]
     assert isinstance(completion, Completion)
     assert list(completion.split()) == pieces
     assert "".join(pieces) == completion.text

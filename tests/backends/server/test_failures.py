@@ -6,12 +6,14 @@ import errno
 import json
 import re
 import time
+from base64 import b64encode
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import quote
 
 import openai
 import pytest
@@ -43,8 +45,10 @@ from tests.support.faulty_server import (
 from tests.support.waiting import until
 from vrthinker_core import Settings, VideoPair, judge
 from vrthinker_core.backends import server_errors as failures
-from vrthinker_core.backends.judge_name import parse_judge
+from vrthinker_core.backends.judge_name import JudgeName, parse_judge
+from vrthinker_core.backends.served_model import make_client
 from vrthinker_core.backends.server_backend import ServerBackend
+from vrthinker_core.backends.server_errors import Secret
 from vrthinker_core.errors import (
     BackendFailed,
     BackendRefused,
@@ -55,7 +59,7 @@ from vrthinker_core.errors import (
 )
 from vrthinker_core.traces import load
 from vrthinker_core.types.events import TextArrived
-from vrthinker_core.types.messages import Sampling
+from vrthinker_core.types.messages import Retrying, Sampling
 
 KEY = "sk-test-3f9a71c2"
 PATIENT = replace(QUICK, silence=60)
@@ -204,6 +208,15 @@ def test_what_passes_is_tried_again_and_counted_once() -> None:
     assert completion.prompt_tokens == 100
 
 
+def test_each_further_try_is_told() -> None:
+    answers = refuses(429), refuses(502), says()
+    with talking(*answers) as (_, conversation):
+        *items, completion = conversation.stream(opening(), Sampling())
+    busy, failing, *pieces = items
+    assert (busy, failing) == (Retrying(2, 3, True), Retrying(3, 3, False))
+    assert list(completion.split()) == pieces
+
+
 def test_retry_after_is_honoured() -> None:
     started = time.monotonic()
     asked(refuses(429, headers={"Retry-After": "0.6"}), says())
@@ -298,7 +311,7 @@ def test_a_refused_key_is_named_by_the_variable_that_holds_it(
 ) -> None:
     assert "put it into VRTHINKER_API_KEY" in str(failure_of(refuses(401))[0])
     monkeypatch.setenv(variable, "sk-one")
-    told = f"does not accept the key in {variable}: put another one into it. It says: no."
+    told = f"does not accept the key in {variable}. It says: no."
     assert str(failure_of(refuses(401))[0]).endswith(told)
     assert str(failure_of(refuses(403))[0]).endswith(f"The key is the one in {variable}.")
 
@@ -392,8 +405,8 @@ def test_a_redirect_within_the_server_is_followed_once(status: int) -> None:
         assert len(server.bodies) == 1
 
 
-@pytest.mark.parametrize("status", [301, 302, 303])
-def test_a_redirect_that_costs_a_request_its_content_names_the_address_to_use(status: int) -> None:
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_no_frame_follows_a_redirect_which_names_the_address_to_use(status: int) -> None:
     with serving(says(), cards=GENERAL) as other:
         moved = redirects(status, other.url, "/v1")
         with (
@@ -402,7 +415,7 @@ def test_a_redirect_that_costs_a_request_its_content_names_the_address_to_use(st
         ):
             open_judge(server)
         error, requests = failure_of(moved)  # its list is where it was
-        slash = refused(301, b"", Location=f"{other.url}/chat/completions/")
+        slash = refused(status, b"", Location=f"{other.url}/chat/completions/")
     assert f"redirects to {other.url}," in str(error)
     assert (requests, other.bodies) == (1, [])
     assert f"redirects to {other.url}, where" in str(slash)
@@ -477,6 +490,19 @@ def test_the_key_stands_nowhere(
     told = "no, {0[Authorization]}".format
     answers.append(lambda handler, _: handler.send_json(418, {"detail": told(handler.headers)}))
     answers.append(sends(events({"error": {"message": f"I got Bearer {KEY}"}})))
+    codes = (
+        KEY.upper(),
+        quote(quote(KEY.replace("-", "%2D"))),
+        b64encode(f"x{KEY}".encode()).decode(),
+    )
+    codes += (
+        " ".join(KEY),
+        KEY[:4] + "\\u002d" + KEY[5:],
+        f"**{KEY[4:-1]}",
+        KEY[::-1],
+        KEY.encode().hex(),
+    )
+    answers += [refuses(429, f"You sent {code} here") for code in codes]
     seen = []
     for number, answer in enumerate(answers):
         trace = tmp_path / f"{number}.json"
@@ -493,4 +519,18 @@ def test_the_key_stands_nowhere(
     with serving(cards=401) as server, pytest.raises(JudgeError) as caught:
         open_judge(server)
     seen += [str(caught.value), caplog.text, *capfd.readouterr()]
-    assert [text for text in seen if KEY in text] == []
+    assert [text for text in seen if any(code in text for code in (KEY, *codes))] == []
+
+
+def test_an_organisation_goes_along_with_the_operators_own_key_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OPENAI_ORG_ID", "org-1")
+    own, theirs = Secret(KEY, "OPENAI_API_KEY"), Secret(KEY, "API key")
+    for kind, secret, sent in (
+        ("openai", own, "org-1"),
+        ("openai", theirs, None),
+        ("server", own, None),
+    ):
+        client = make_client(JudgeName(kind, "http://127.0.0.1/v1"), secret, QUICK)
+        assert client.organization == sent

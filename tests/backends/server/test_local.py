@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
-from dataclasses import replace
 from functools import reduce
 from typing import Any
 
@@ -16,8 +15,7 @@ from tests.support.fake_hosts import KEY, LOOK, TEXT_ONLY, VISION, pictures
 from tests.support.faulty_server import ANSWER, FaultyServer
 from vrthinker_core import Settings, VideoPair, judge, open_backend
 from vrthinker_core.backends.discover import LocalServer, find_local, local_servers
-from vrthinker_core.backends.hosted import HOSTS
-from vrthinker_core.backends.judge_name import Kind
+from vrthinker_core.backends.registry import JUDGES, host_of
 from vrthinker_core.errors import BackendRefused, BadInput, JudgeError
 from vrthinker_core.types.events import StopReason, Trace, add_event
 from vrthinker_core.types.wording import totals
@@ -212,7 +210,7 @@ def test_llama_cpp_refuses_what_is_too_long_in_its_own_words(pair: VideoPair) ->
 
 OPENROUTER = "qwen/qwen3-vl-8b-instruct"
 HUGGING_FACE = "Qwen/Qwen3-VL-8B-Instruct"
-HOSTED: dict[Kind, tuple[str, Any, str]] = {
+HOSTED: dict[str, tuple[str, Any, str]] = {
     "openai": ("gpt-5.2", fake_hosts.openai_host, "Incorrect API key provided: [key]"),
     "gemini": ("gemini-3-flash", fake_hosts.gemini_host, "API key not valid"),
     "openrouter": (OPENROUTER, fake_hosts.openrouter_host, "User not found"),
@@ -223,16 +221,19 @@ WRONG = "sk-wrong-0123456789"
 
 
 @contextmanager
-def host(kind: Kind, fake: Fake | None = None, key: str = KEY) -> Iterator[FaultyServer]:
+def host(kind: str, fake: Fake | None = None, key: str = KEY) -> Iterator[FaultyServer]:
     """A host in the place of the real one, with its key set."""
     with fake or HOSTED[kind][1]() as server, pytest.MonkeyPatch.context() as patch:
-        patch.setitem(HOSTS, kind, replace(HOSTS[kind], url=server.url))
-        patch.setenv(HOSTS[kind].key, key)
+        patch.setenv(fake_hosts.put_at(patch, kind, server.url).key, key)
         yield server
 
 
+def test_every_host_of_the_registry_is_tried_here() -> None:
+    assert HOSTED.keys() == {kind for kind, entry in JUDGES.items() if entry.host}
+
+
 @pytest.mark.parametrize("kind", HOSTED)
-def test_a_whole_run_without_one_refusal(kind: Kind, pair: VideoPair) -> None:
+def test_a_whole_run_without_one_refusal(kind: str, pair: VideoPair) -> None:
     """Each host is sent what it takes from the start, and the protocol's rules in words."""
     model = HOSTED[kind][0]
     with host(kind) as server:
@@ -247,7 +248,9 @@ def test_a_whole_run_without_one_refusal(kind: Kind, pair: VideoPair) -> None:
         assert ("logprobs" in body) == (kind in ("openrouter", "hf-inference"))
         assert "<tool_call>" in body["messages"][0]["content"]
     assert any("told the protocol's rules" in note for note in trace.started.notes)
-    assert any("no temperature" in note for note in trace.started.notes) == (kind == "openai")
+    assert any("chooses the temperature" in note for note in trace.started.notes) == (
+        kind == "openai"
+    )
     assert KEY not in repr(trace)
 
 
@@ -260,23 +263,25 @@ def test_an_older_model_of_openai_is_told_a_temperature_and_asked_for_probabilit
 
 @pytest.mark.parametrize("kind", HOSTED)
 def test_a_missing_or_wrong_key_is_told_in_the_words_of_the_host_and_never_shown(
-    kind: Kind, pair: VideoPair, monkeypatch: pytest.MonkeyPatch
+    kind: str, pair: VideoPair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two hosts refuse the list; at the others everybody may read it."""
     name = f"{kind}:{HOSTED[kind][0]}"
-    monkeypatch.delenv(HOSTS[kind].key, raising=False)
+    known = host_of(kind)
+    assert known
+    monkeypatch.delenv(known.key, raising=False)
     monkeypatch.setenv("VRTHINKER_API_KEY", "of another server")
     with pytest.raises(BadInput) as caught:
         open_backend(name)
-    assert HOSTS[kind].key in str(caught.value)
-    assert HOSTS[kind].keys_at in str(caught.value)
+    assert known.key in str(caught.value)
+    assert known.keys_at in str(caught.value)
     with host(kind, key=WRONG) as server:
         try:
             said = run(pair, name).finished.error  # type: ignore[union-attr]
         except BackendRefused as error:
             said = str(error)
         assert len(server.bodies) <= 1
-    assert f"does not accept the key in {HOSTS[kind].key}" in said
+    assert f"does not accept the key in {known.key}" in said
     assert f"It says: {HOSTED[kind][2]}" in said
     assert not any(part in said for part in (WRONG, "sk-wrong", "6789"))
 
@@ -291,7 +296,7 @@ def test_a_missing_or_wrong_key_is_told_in_the_words_of_the_host_and_never_shown
     ],
 )
 def test_a_model_of_a_host_that_cannot_judge_is_refused_before_the_run(
-    kind: Kind, model: str, words: str
+    kind: str, model: str, words: str
 ) -> None:
     with host(kind) as server:
         with pytest.raises(BackendRefused, match=words):

@@ -38,7 +38,7 @@ from vrthinker_core.backends.judge_name import parse_judge
 from vrthinker_core.backends.pictures import PictureCache
 from vrthinker_core.backends.server_backend import ServerBackend
 from vrthinker_core.errors import ContextFull
-from vrthinker_core.protocols.prompts import prompt_text
+from vrthinker_core.protocols.base import prompt_text
 from vrthinker_core.types import FrameRef, Side, Verdict
 from vrthinker_core.types.events import add_event
 from vrthinker_core.types.messages import Message, Sampling, Text, Video

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -24,6 +25,8 @@ class HttpClient:
     def __init__(self, url: str, visitor: str = "") -> None:
         """`visitor`: the address that a proxy in front of the server would name."""
         parts = urlsplit(url)
+        self.cookie = ""
+        """What the page has set; sent back with every request."""
         self._forwarded = f"X-Forwarded-For: {visitor}\r\n" if visitor else ""
         self._host, self._port = str(parts.hostname), int(parts.port or 80)
 
@@ -35,10 +38,13 @@ class HttpClient:
         reader, writer = await asyncio.open_connection(self._host, self._port, limit=MAX_LINE)
         try:
             head = f"{'GET' if body is None else 'POST'} /{path} HTTP/1.0\r\nHost: {self._host}:{self._port}\r\n{self._forwarded}"
+            head += f"Cookie: {self.cookie}\r\n" if self.cookie else ""
             if body is not None:
                 head += f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n"
             writer.write(head.encode() + b"\r\n" + (body or b""))
             response_head = await reader.readuntil(b"\r\n\r\n")
+            if found := re.search(rb"\r\nset-cookie: ([^;]+)", response_head):
+                self.cookie = found[1].decode()
             yield int(response_head.split(b" ", 2)[1]), reader
         finally:
             writer.close()

@@ -54,7 +54,13 @@ class PageConfig:
         return cls(http, json.loads((await http.get("config"))[1]))
 
     def event(self, elem_id: str, trigger: str) -> PageEvent:
-        """The event with outputs that `trigger` ("click", say) sets off on a component."""
+        """The event with outputs that `trigger` ("click", say) sets off on a component.
+
+        "then" is the event after that one which takes the component's value.
+        """
+        if trigger == "then":
+            component = self._component_ids[elem_id]
+            return next(e for e in self._events if component in e["inputs"])
         target = [self._component_ids[elem_id], trigger]
         return next(e for e in self._events if target in e["targets"] and e["outputs"])
 
@@ -119,9 +125,9 @@ class ObservedRun:
 class PageClient:
     """One visitor's page, open until `close`."""
 
-    def __init__(self, config: PageConfig) -> None:
+    def __init__(self, config: PageConfig, http: HttpClient | None = None) -> None:
         self._config = config
-        self._http = config.http
+        self._http = http or config.http
         self._session = secrets.token_hex(6)
         self._heartbeat: asyncio.Task[None] | None = None
         self._fetching: list[asyncio.Task[None]] = []
@@ -171,6 +177,12 @@ class PageClient:
         if not told or not told[-1][0]:
             raise ValueError(f"The server refused the event {trigger!r} of {elem_id!r}.")
         return told[-1][1]
+
+    async def join(self, elem_id: str, trigger: str, event_data: Any = None, **filled: Any) -> int:
+        """Let an event wait, and collect nothing of it; returns the status."""
+        event = self._config.event(elem_id, trigger)
+        body = self._body(event, self._config.inputs(event, **filled), event_data)
+        return (await self._http.post("gradio_api/queue/join", body))[0]
 
     async def compare(
         self, files: Sequence[Any], prompt: str, observed: ObservedRun | None = None

@@ -8,7 +8,7 @@ from tests.ui.support import steps
 from tests.ui.support.browsing import PHONE, Clips, Open, Page, Route, Serve, Server, expect, opened
 from tests.ui.support.held_stream import hold_when, open_held, release, wait_until_held
 from tests.ui.support.saved_examples import PROMPT, THINK, ask
-from vrthinker_core.protocols.prompts import MAX_PROMPT
+from vrthinker_core.protocols.base import MAX_PROMPT
 
 WORDS = f"{THINK} Frames 16 and 80 show video 1 as a whole (frame 80); so it goes on. {THINK}"
 REASONS = "TA: alike. VQ: video 2 is sharper at frame 30. Overall video 1 is better at frame 60."
@@ -21,7 +21,7 @@ WANTS_MORE = (
 )
 COVERED = """(it) => { it.scrollIntoView(); const { x, y } = it.getBoundingClientRect();
     return !document.elementFromPoint(x + 4, y + 4).closest("#prompt"); }"""  # by what stays
-FIRST = "Video 1 is better overall"
+FIRST = "Video 1 is better"
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def test_the_first_screen_holds_the_newest_words_then_the_verdict(
     wait_until_held(page)
     steps.wait_until_in_view(first.locator(".vrt-tile").first)
     steps.wait_until_last_word(page)
-    expect(first.locator(".vrt-state")).to_have_text("4 pairs every run starts with")
+    expect(first.locator(".vrt-state")).to_have_text("4 pairs to begin with")
     hold_when(page, MANY_EMPTY)
     wait_until_held(page)
     many, asked = empty.count(), first.locator(".vrt-wants")
@@ -72,7 +72,7 @@ def test_the_first_screen_holds_the_newest_words_then_the_verdict(
     assert steps.fits(page)
     assert screen is steps.SCREENS["1440"] or page.locator("#prompt label").evaluate(COVERED)
     steps.button(asked, "#12", exact=True).click()
-    assert "index 12 of 127" in steps.moment(page)
+    assert "#12 (of 0–127)" in steps.moment(page)
     assert steps.chosen(page) == "11 · 12"
 
 
@@ -117,17 +117,17 @@ def test_a_request_that_is_written_at_once_stands(
 def test_a_verdict_gives_reasons_and_a_screen_reader_tells_it(page: Page, clips: Clips) -> None:
     long, notice, chips = "A red ball. " * (MAX_PROMPT // 12), steps.changed(page), ".vrt-chip"
     page.locator("#go").click()
-    page.wait_for_function("announced.some((text) => text.includes('Add video 1'))")
+    page.wait_for_function("announced.some((text) => text.includes('Not started'))")
     steps.compare(page, clips, long)
     for end in ("/^Finished after 3 turns in [^·]+$/", f"/^{FIRST}$/"):
         page.wait_for_function(f"announced.filter((text) => {end}.test(text)).length === 1")
-    labels = ["Video 1", "No difference found", "Video 2", "No difference found"]
+    labels = ["Video 1", "No difference", "Video 2", "No difference"]
     expect(page.locator(f"{chips} > button b")).to_have_text(labels)
     overall, _, quality, _ = page.locator(chips).all()
     expect(overall).to_contain_text("Overall video 1 is better at frame 60.")
-    expect(overall.locator(".vrt-deciding .vrt-ref")).to_have_text(["#60"])
-    quality.locator(".vrt-deciding .vrt-ref").click()
-    assert "index 30 of 127" in steps.moment(page)
+    expect(overall.locator(".vrt-deciding-pair")).to_have_text(["#60"])
+    quality.locator(".vrt-deciding-pair").click()
+    assert "#30 (of 0–127)" in steps.moment(page)
     assert steps.chosen(page) == "30"
     link = steps.turns(page).first.locator(".vrt-ref", has_text="80").last
     link.hover()

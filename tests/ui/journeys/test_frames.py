@@ -70,7 +70,7 @@ def test_a_pair_is_chosen_and_chosen_again(page: Page, axe: str) -> None:
     before = tile(page, 60).bounding_box()
     tile(page, 60).click()
     assert tile(page, 60).bounding_box() == before, "a second click finds it"
-    assert "index 60 of 127" in steps.moment(page)
+    assert "#60 (of 0–127)" in steps.moment(page)
     told = tile(page, 60).get_attribute("aria-label")
     assert told.startswith("#60, Asked for in turn 1, named in the reasoning"), told
     expect(pair).to_contain_text("Asked for in turn 1 · named in the reasoning for the verdict")
@@ -214,7 +214,7 @@ def test_the_frames_of_a_live_run_can_be_chosen_and_looked_at(page: Page, clips:
     page.keyboard.press("Escape")
     expect(closer).to_have_count(0)
     assert focused(page) == "60"
-    assert "index 60 of 127" in steps.moment(page)
+    assert "#60 (of 0–127)" in steps.moment(page)
     steps.tab(page, "Frames")
     tile(page, 90).click()
     thought = page.locator("#frames .vrt-pair .vrt-text")
@@ -274,7 +274,7 @@ def go_through_all_pairs_and_back(page: Page) -> None:
         assert page.evaluate("document.activeElement.closest('dialog') !== null")
     page.keyboard.press("Home")  # one of the players' keys
     page.keyboard.press("Escape")
-    assert "index 70 of 127" in steps.moment(page)
+    assert "#70 (of 0–127)" in steps.moment(page)
     assert steps.chosen(page) == "70"
 
 

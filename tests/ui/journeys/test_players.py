@@ -129,7 +129,7 @@ def press_space_after_a_pointer_has_pressed(page: Page) -> None:
     steps.wait_until_over(page)
     space_plays(page)  # it presses neither Stop nor Compare
     assert steps.stays(page, go.is_visible)
-    steps.expect_runs(page, "Video 1 is better overall")
+    steps.expect_runs(page, "Video 1 is better")
 
 
 # -- videos that come and go ----------------------------------------------------------------------
@@ -211,7 +211,7 @@ def test_every_way_to_a_frame_of_a_run_without_videos_leads_to_its_stills(
         expect(steps.look(page, position)).to_contain_text("Thumbnail: the videos are gone")
         page.keyboard.press("Escape")
         assert steps.stills(page) == seen[number]
-        assert steps.moment(page).startswith(f"index {number} of ")
+        assert steps.moment(page).startswith(f"#{number} (of 0–")
         page.locator(".vrt-mark").nth(-1 - position).click()
         assert steps.stills(page) == list(seen.values())[-1 - position]
     page.keyboard.press("Home")

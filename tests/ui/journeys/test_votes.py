@@ -11,7 +11,7 @@ from tests.ui.support.saved_examples import ask, write_example
 THINK = "<Think>TELLTALE: video 1 is the better one, see frame 60.</Think>"
 ANSWER = f"<Snapshot>TELLTALE</Snapshot>{THINK}<Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
 ASK = ask(10, 30, 60, 90).replace("The block", "TELLTALE")
-TELLS = ("TELLTALE", "is better overall", "you agree", "final answer", "Swap test")
+TELLS = ("TELLTALE", "ideo 1 is better", "you agree", "final answer", "Swap test")
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def test_a_vote_is_kept_and_can_be_changed(page: Page, tmp_path: Path) -> None:
     steps.button(page, "Change").click()
     vote(page, "No difference")
     steps.button(page, "Save vote").click()
-    tie = "Overall No difference found · you differ"
+    tie = "Overall No difference · you differ"
     expect_voted(page, tie, "Motion quality Video 2 · you differ")
     kept = steps.saved_trace(page, tmp_path).vote
     assert kept.labels.labels == {"MQ": 2, "OA": 0}
@@ -69,7 +69,7 @@ def test_a_vote_is_kept_and_can_be_changed(page: Page, tmp_path: Path) -> None:
 def test_vote_first_hides_a_run(page: Page, clips: Clips, axe: str, tmp_path: Path) -> None:
     """Nothing is followed while nothing can be read."""
     steps.fill(page, clips)
-    page.get_by_label("Vote first").check()
+    page.get_by_label("Blind").check()
     page.locator("#go").click()
     before = page.evaluate("scrollY")
     expect(steps.turns(page)).to_have_count(2)
@@ -85,9 +85,9 @@ def test_vote_first_hides_a_run(page: Page, clips: Clips, axe: str, tmp_path: Pa
     expect(page.locator(".vrt-send")).to_be_hidden()
     assert steps.serious_violations(page, axe) == []
     vote(page, "Both bad")
-    expect_voted(page, "Overall No difference found · you differ")
+    expect_voted(page, "Overall No difference · you differ")
     expect(page.locator(".vrt-voted")).to_contain_text("Both are bad.")
-    expect(steps.headline(page)).to_have_text("Video 1 is better overall")
+    expect(steps.headline(page)).to_have_text("Video 1 is better")
     expect(page.locator(".vrt-voted")).to_contain_text("before the verdict was seen")
     assert steps.serious_violations(page, axe) == []
     assert steps.saved_trace(page, tmp_path).vote.blind

@@ -38,23 +38,25 @@ from vrthinker_core.types.settings import SETTINGS
 from vrthinker_core.ui.fetch import ANY_ADDRESS, PUBLIC_ONLY, FetchPolicy
 from vrthinker_core.ui.frames import ExactFrames
 from vrthinker_core.ui.handlers import Handlers, PlayerHandlers, Services
-from vrthinker_core.ui.history import COOKIE, KEEP_SECONDS, Examples, History, owner_of
+from vrthinker_core.ui.history import KEEP_SECONDS, Examples, History
 from vrthinker_core.ui.judges import JudgeLoader
 from vrthinker_core.ui.layout import PageComponents, default_value
 from vrthinker_core.ui.queue import JudgeQueue
 from vrthinker_core.ui.routes import LinkPreviewMiddleware, Routes
 from vrthinker_core.ui.run import JobRunner, RunJob
-from vrthinker_core.ui.runs_tab import ListedRuns
-from vrthinker_core.ui.security import VisitorCookieMiddleware
+from vrthinker_core.ui.runs_tab import REFUSALS, ListedRuns
+from vrthinker_core.ui.security import GuardMiddleware
 from vrthinker_core.ui.sessions import Sessions, ShownRun
 from vrthinker_core.ui.uploads import Uploads
+from vrthinker_core.ui.visitors import BYTES, COOKIE, Limit, Visitor, Visitors
 
 RUN = handmade_runs.three_turns()
 PROMPT = RUN.started.prompt
 ORIGIN = Origin(PROMPT, RUN.started.judge, RUN.started.settings)
 BRANCH = replace(RUN, started=replace(RUN.started, branch=Branch(ORIGIN, 3, (4, 9))))
-ANNAS, BERTS = "a" * 43, "b" * 43  # their cookies
-ANNA, BERT = owner_of({COOKIE: ANNAS}), owner_of({COOKIE: BERTS})
+VISITORS = Visitors(b"k" * 32)
+ANNAS, BERTS = VISITORS.signed("a" * 43), VISITORS.signed("b" * 43)  # their cookies
+ANNA, BERT = (VISITORS.owner_of({COOKIE: cookie}) for cookie in (ANNAS, BERTS))
 Videos = Sequence[Path | None]
 
 
@@ -99,6 +101,7 @@ class Site:
         judges: JudgeLoader | None = None,
         waiting: int = 24,
         policy: FetchPolicy = PUBLIC_ONLY,
+        limit: Limit = BYTES,
     ) -> None:
         """`head`: of the page that Gradio would serve."""
         nobody: Any = SimpleNamespace(look=lambda judge: (None, ""))
@@ -108,7 +111,8 @@ class Site:
         self.queue = JudgeQueue(waiting, place, *([judges.is_loaded] if judges else []))
         root = folder / f"server {time.time_ns()}"
         self.sessions = Sessions(root, run_job, self.queue, self.history)
-        self.uploads = Uploads(folder / "copies", folder / "uploads" / "fetched", policy)
+        fetched = folder / "uploads" / "fetched"
+        self.uploads = Uploads(folder / "copies", fetched, policy, limit)
         told = self.sessions, self.history, Examples(examples or folder / "examples"), self.uploads
         self.services = Services(judges or nobody, self.queue, *told, runs)
         self.exact: Any = ExactFrames(judges.decoder_pool) if judges else nobody
@@ -120,7 +124,9 @@ class Site:
         for path in videos:
             path.write_bytes(path.name.encode())
         session, pair = self.sessions.get(page), VideoPair(PROMPT, *videos)
-        return self.show(page, self.sessions.start_run(session, pair, Settings(), owner=owner))
+        return self.show(
+            page, self.sessions.start_run(session, pair, Settings(), "", Visitor(owner))
+        )
 
     def check_order(self, page: str, shown: ShownRun) -> ShownRun:
         """Let the second run begin."""
@@ -136,9 +142,9 @@ class Site:
     def client(self, cookie: str = "", in_frame: bool = False, **cookies: str) -> TestClient:
         """A visitor's browser."""
         home = Route("/", lambda _: HTMLResponse(f"<head>{self._head}<script></script></head>"))
-        app = Starlette(routes=[home, *self.routes.routes()])
+        app = Starlette(routes=[home, *self.routes.routes()], exception_handlers=REFUSALS)
         app.add_middleware(LinkPreviewMiddleware, routes=self.routes)
-        app.add_middleware(VisitorCookieMiddleware, in_frame=in_frame)
+        app.add_middleware(GuardMiddleware, VISITORS, ["judge.example"], in_frame=in_frame)
         known = {COOKIE: cookie, **cookies} if cookie else cookies
         return TestClient(app, base_url="http://judge.example", cookies=known)
 
@@ -166,7 +172,8 @@ class Inside(Site):
     ) -> None:
         told: Any = {"judges": judges, "waiting": waiting, "policy": ANY_ADDRESS}
         super().__init__(folder, run_job or judges.run_job, **told)
-        self.http = TestClient(Starlette(routes=self.routes.routes()))
+        app = Starlette(routes=self.routes.routes(), exception_handlers=REFUSALS)
+        self.http = TestClient(app)
         self.pool = ThreadPoolExecutor(16)
         self.parts: Any = components(tuple(judges.names))
         self.on = Handlers(self.parts, self.services)
@@ -191,8 +198,11 @@ class OpenPage:
     """An open page of a visitor; `page["status"]` is what its component `status` shows."""
 
     def __init__(self, here: Inside, name: str = "page", visitor: str = "", **cookies: str) -> None:
-        cookies |= {COOKIE: visitor.ljust(43, "-")} if visitor else {}
-        told: Any = {"session_hash": name, "cookies": cookies, "query_params": {}}
+        owner = VISITORS.owner_of(
+            {COOKIE: VISITORS.signed(visitor.ljust(43, "-"))} if visitor else {}
+        )
+        state = SimpleNamespace(visitor=Visitor(owner))
+        told: Any = {"session_hash": name, "cookies": cookies, "query_params": {}, "state": state}
         self.request: Any = SimpleNamespace(**told)
         self.here, self.values = here, defaultdict[Any, Any](lambda: None)
         self.followed = 0  # the number of the run that it has followed last

@@ -1,50 +1,11 @@
-"""Hosts that need a key: their addresses and key variables."""
+"""The keys of hosts and servers, from the environment."""
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from vrthinker_core.backends.judge_name import Kind
+from vrthinker_core.backends.registry import Host
 from vrthinker_core.backends.server_errors import Secret
 from vrthinker_core.errors import BadInput
-
-
-@dataclass(frozen=True, slots=True)
-class Host:
-    """A host with an OpenAI-compatible API."""
-
-    name: str
-    url: str
-    key: str  # Environment variable that holds the key
-    keys_at: str  # Address of the page that gives out keys
-
-
-HOSTS: dict[Kind, Host] = {
-    "openai": Host(
-        "OpenAI",
-        "https://api.openai.com/v1",
-        "OPENAI_API_KEY",
-        "https://platform.openai.com/api-keys",
-    ),
-    "gemini": Host(
-        "Gemini",
-        "https://generativelanguage.googleapis.com/v1beta/openai",
-        "GEMINI_API_KEY",
-        "https://aistudio.google.com/apikey",
-    ),
-    "openrouter": Host(
-        "OpenRouter",
-        "https://openrouter.ai/api/v1",
-        "OPENROUTER_API_KEY",
-        "https://openrouter.ai/keys",
-    ),
-    "hf-inference": Host(
-        "Hugging Face",
-        "https://router.huggingface.co/v1",
-        "HF_TOKEN",
-        "https://huggingface.co/settings/tokens, with the right to call Inference Providers",
-    ),
-}
 
 
 def host_key(host: Host) -> Secret:
