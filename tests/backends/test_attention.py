@@ -8,13 +8,17 @@ from typing import Any
 import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention
+from transformers import Qwen2_5_VLForConditionalGeneration
 
+from tests.backends.support.random_model import small_config
+from vrthinker_core.backends import attention
 from vrthinker_core.backends.attention import (
     BATCH_THRESHOLD,
     FEW_ROWS,
     ROW_BLOCK,
     attention_forward,
     gpu_attention_forward,
+    use_window_attention,
 )
 
 
@@ -95,3 +99,28 @@ def test_a_sliding_window_is_masked_as_it_says() -> None:
     found = attended(gpu_attention_forward, 1, query, key, value, mask, sliding_window=3)
     expected = scaled_dot_product_attention(query, key, value, attn_mask=mask)
     torch.testing.assert_close(found, expected.transpose(1, 2))
+
+
+@pytest.mark.parametrize(
+    ("grids", "calls"), [([[1, 32, 32]] * 3, 1), ([[1, 32, 32], [1, 20, 26], [3, 12, 18]], 4)]
+)
+@torch.inference_mode()
+def test_a_vision_tower_attends_within_all_windows_at_once(
+    grids: list[list[int]], calls: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In so many calls a layer, to the last bit as window after window."""
+    config, counted = small_config(), list[int]()
+    tower = Qwen2_5_VLForConditionalGeneration(config).eval().model.visual
+    grid = torch.tensor(grids)
+    patch = 3 * config.vision_config.temporal_patch_size * config.vision_config.patch_size**2
+    patches = torch.randn(int(grid.prod(dim=1).sum()), patch)
+    expected = tower(patches, grid_thw=grid).pooler_output
+
+    def count(*given: torch.Tensor, **how: Any) -> torch.Tensor:
+        counted.append(1)
+        return scaled_dot_product_attention(*given, **how)
+
+    monkeypatch.setattr(attention, "scaled_dot_product_attention", count)
+    use_window_attention(tower)
+    assert torch.equal(tower(patches, grid_thw=grid).pooler_output, expected)
+    assert len(counted) <= calls * config.vision_config.depth

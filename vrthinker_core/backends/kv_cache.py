@@ -1,7 +1,8 @@
 """PrefixCache: the KV cache of one conversation."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeVar
+from itertools import groupby
+from typing import Any, TypeVar, cast
 
 import torch
 from transformers import Cache, Qwen2_5_VLForConditionalGeneration
@@ -53,10 +54,6 @@ class PrefixCache:
         # Two temporal patches of a video item are one second apart: the published code counts a
         # list of frames without a rate as two a second, and so does transformers
         self._positions_per_grid = float(config.tokens_per_second)
-        self._pads = {
-            "image": int(model.config.image_token_id),
-            "video": int(model.config.video_token_id),
-        }
         self.clear()
 
     @property
@@ -74,9 +71,8 @@ class PrefixCache:
         self._items: list[PromptItem] = []
         # Number of tokens and next position, at the beginning and after each item
         self._ends = [(0, 0)]
-        self.layers = [
-            GrowingLayer() for _ in range(self.model.config.get_text_config().num_hidden_layers)
-        ]
+        layers = range(self.model.config.get_text_config().num_hidden_layers)
+        self.layers = [GrowingLayer() for _ in layers]  # type: ignore[no-untyped-call]
         self._cache = Cache(layers=list(self.layers))
 
     def common_prefix(self, items: Sequence[PromptItem]) -> int:
@@ -128,23 +124,30 @@ class PrefixCache:
         """Process some items; return the logits after them, (vocabulary,) in float32."""
         limit_threads(self.vision.threads)
         embedding: Any = self.model.get_input_embeddings()
+        config = self.model.config
+        pads = {"image": config.image_token_id, "video": config.video_token_id}
         ids: list[int] = []
-        places: list[bool] = []  # Of the image features that replace the placeholders
+        spans: list[slice] = []  # Of the placeholders that each vision item's features replace
+        ends: list[int] = []
+        before = self.num_tokens
         for item in items:
-            ids += [item] if isinstance(item, int) else [self._pads[item.kind]] * item.num_tokens
-            places += [isinstance(item, VisionItem)] * token_count([item])
+            if isinstance(item, int):
+                ids.append(item)
+            else:
+                spans.append(slice(len(ids), len(ids) + item.num_tokens))
+                ids += [pads[item.kind]] * item.num_tokens
+            ends.append(before + len(ids))
         device = embedding.weight.device
         embedded: torch.Tensor = embedding(torch.tensor([ids], device=device))
-        if vision_items := [item for item in items if isinstance(item, VisionItem)]:
-            features = torch.cat(self.vision.encode(vision_items))
-            embedded[0, places] = features.to(device, embedded.dtype)
+        vision_items = [item for item in items if isinstance(item, VisionItem)]
+        for span, features in zip(spans, self.vision.encode(vision_items), strict=True):
+            embedded[0, span] = features.to(device, embedded.dtype)
         position_ids, next_positions = self._mrope_positions(items)
         position_ids = position_ids.unsqueeze(1).to(device)
         hidden = hidden_states(self.model, embedded, position_ids, self._cache)
         logits: torch.Tensor = self.model.lm_head(hidden[:, -1])[0].float()
-        for item, position in zip(items, next_positions, strict=True):
-            self._items.append(item)
-            self._ends.append((self.num_tokens + token_count([item]), position))
+        self._items += items
+        self._ends += zip(ends, next_positions, strict=True)
         return logits
 
     def _mrope_positions(self, items: Sequence[PromptItem]) -> tuple[torch.Tensor, list[int]]:
@@ -153,12 +156,15 @@ class PrefixCache:
         A vision item spreads over its merged grid from its start. The next item starts after the
         longer side of the grid, for any number of temporal patches.
         """
-        position, columns, next_positions = self.next_position, [], []
-        for item in items:
-            if isinstance(item, int):
-                columns.append(torch.full((3, 1), position))
-                position += 1
-            else:
+        columns, next_positions = list[torch.Tensor](), [self.next_position]
+        for kind, run in groupby(items, key=type):
+            start = next_positions[-1]
+            if kind is int:
+                ends = range(start + 1, start + 1 + len(list(run)))
+                columns.append(torch.arange(start, ends[-1]).expand(3, -1))
+                next_positions += ends
+                continue
+            for item in cast("Iterator[VisionItem]", run):
                 times, *patches = item.grid_thw
                 height, width = (side // self._merge_size for side in patches)
                 interval = self._positions_per_grid if item.kind == "video" else 1
@@ -166,30 +172,22 @@ class PrefixCache:
                 grid = torch.meshgrid(
                     when, torch.arange(height), torch.arange(width), indexing="ij"
                 )
-                columns.append(torch.stack(grid).reshape(3, -1) + position)
-                position += max(height, width)
-            next_positions.append(position)
-        return torch.cat(columns, dim=1), next_positions
+                columns.append(torch.stack(grid).reshape(3, -1) + next_positions[-1])
+                next_positions.append(next_positions[-1] + max(height, width))
+        return torch.cat(columns, dim=1), next_positions[1:]
 
 
 class GrowingLayer(DynamicLayer):  # type: ignore[no-untyped-call]
     """Keys and values of one layer, in storage that grows by blocks."""
 
     block_rows = 1024
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.storage: tuple[torch.Tensor, torch.Tensor]
-        """Allocated keys and values, (1, heads, rows, head_dim) each. `keys` and `values` are views
-        of the used rows.
-        """
+    storage: tuple[torch.Tensor, torch.Tensor]
+    """Allocated keys and values, (1, heads, rows, head_dim) each. `keys` and `values` are views of
+    the used rows.
+    """
 
     def update(
-        self,
-        key_states: torch.Tensor,
-        value_states: torch.Tensor,
-        *args: Any,  # noqa: ARG002
-        **kwargs: Any,  # noqa: ARG002
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any
     ) -> tuple[Any, Any]:
         """Append (batch, heads, new tokens, head_dim) and return all used rows."""
         if not self.is_initialized:
@@ -197,23 +195,14 @@ class GrowingLayer(DynamicLayer):  # type: ignore[no-untyped-call]
             self.storage = (key_states[..., :0, :], value_states[..., :0, :])
         length = self.get_seq_length()
         total = length + key_states.shape[-2]
-        self._grow(total)
+        self.reserve(total)
         for storage, states in zip(self.storage, (key_states, value_states), strict=True):
             storage[..., length:total, :] = states
-        self.keys, self.values = (storage[..., :total, :] for storage in self.storage)
+        self.truncate(total)
         return self.keys, self.values
 
     def reserve(self, rows: int) -> None:
         """Allocate at least `rows` rows; keep all old rows, unused ones too."""
-        self._grow(rows)
-        self.truncate(self.get_seq_length())
-
-    def truncate(self, length: int) -> None:
-        """Make the first `length` rows the used rows."""
-        if self.is_initialized:
-            self.keys, self.values = (storage[..., :length, :] for storage in self.storage)
-
-    def _grow(self, rows: int) -> None:
         *heads, kept, size = self.storage[0].shape
         if rows > kept:
             blocks = -(-rows // self.block_rows)
@@ -221,6 +210,12 @@ class GrowingLayer(DynamicLayer):  # type: ignore[no-untyped-call]
             keys, values = (each.new_zeros(*heads, blocks * self.block_rows, size) for each in old)
             keys[..., :kept, :], values[..., :kept, :] = old
             self.storage = (keys, values)
+            self.truncate(self.get_seq_length())
+
+    def truncate(self, length: int) -> None:
+        """Make the first `length` rows the used rows."""
+        if self.is_initialized:
+            self.keys, self.values = (storage[..., :length, :] for storage in self.storage)
 
 
 def groups_up_to(limit: int, items: Sequence[T], sizes: Sequence[int]) -> Iterator[list[T]]:

@@ -13,6 +13,7 @@ import torch
 from transformers import Qwen2_5_VLForConditionalGeneration, Qwen2VLImageProcessorPil
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
 
+from vrthinker_core.backends.attention import use_window_attention
 from vrthinker_core.backends.chat_template import VisionItem
 from vrthinker_core.backends.devices import limit_threads, parallelism
 from vrthinker_core.types import Frame
@@ -37,6 +38,7 @@ class VisionEncoder:
     ) -> None:
         """Create an empty cache; for `threads` see `limit_threads`."""
         self._encoder, self._processor, self.threads = model.model.visual, processor, threads
+        use_window_attention(self._encoder)
         self._features: OrderedDict[VisionItem, torch.Tensor] = OrderedDict()
         self._max_bytes, self._max_items = cache_bytes, cache_items
         self._bytes = 0
