@@ -23,12 +23,11 @@ from tests.benchmarks.tools.random_models import build_on_device
 from tests.support.by_heart import learn_by_heart
 from tests.support.drawn_rollouts import DrawnPairs, look, right_and_wrong
 from vrthinker_core.backends import NANO, kv_cache
-from vrthinker_core.backends.attention import FEW_ROWS
 from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.training.rollouts import play
 from vrthinker_core.training.sft import freeze_vision
-from vrthinker_core.training.token_rows import IGNORED, collate, token_rows
+from vrthinker_core.training.token_rows import collate, token_rows
 from vrthinker_core.types import Settings
 from vrthinker_core.types.messages import Sampling
 
@@ -138,7 +137,7 @@ def test_a_prompt_that_is_read_in_chunks_in_bfloat16(
 def test_a_judge_in_bfloat16_plays_what_it_was_taught(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """In three turns: chunks of prompts after others, and captured steps over more rows and over fewer than `FEW_ROWS`."""
+    """In three turns: chunks of prompts after others, and captured steps."""
     text = {"hidden_size": 256, "intermediate_size": 704, "num_hidden_layers": 4}
     rope = ROPE | {"mrope_section": [8, 12, 12]}
     text |= {"max_position_embeddings": 32_768, "rope_parameters": rope}
@@ -158,7 +157,5 @@ def test_a_judge_in_bfloat16_plays_what_it_was_taught(
     model.save_pretrained(folder)
     backend = TransformersBackend.load(str(folder), device="cuda", dtype=torch.bfloat16)
     (rollout,) = play([PAIRS.pair(0)], backend, Settings(window="all"))
-    prompt = next(n for n, label in enumerate(rows[0].labels) if label != IGNORED)
-    assert prompt < FEW_ROWS < max(len(row.labels) for row in rows) - prompt
     assert [len(turn.frames) for turn in rollout.run.turns] == [8, 16, 16]
     assert not caplog.records, "a CUDA graph was captured"

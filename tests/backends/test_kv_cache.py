@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -25,8 +25,8 @@ from vrthinker_core.backends import transformers_local as batch_decoding
 from vrthinker_core.backends.base import GenerationRequest, StreamItem, not_cancelled
 from vrthinker_core.backends.chat_template import SafeTokenizer, render_prompt
 from vrthinker_core.backends.checkpoint import open_checkpoint
-from vrthinker_core.backends.decode import StaticLayer
 from vrthinker_core.backends.kv_cache import PrefixCache
+from vrthinker_core.backends.layers import RowAttention
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.backends.vision_encoder import VisionEncoder
 from vrthinker_core.errors import BackendFailed, ContextFull
@@ -309,9 +309,9 @@ def test_conversations_continue_after_their_stream_was_abandoned(
         assert comparable(replace(again, reused_tokens=0)) == alone(small, request)
 
 
-@pytest.mark.parametrize(("device_map", "most"), [({"": 0}, 1), ({"model": 0, "lm_head": 1}, 0)])
+@pytest.mark.parametrize("spread", [False, True])
 def test_a_batched_step_that_fails_is_tried_once_and_over_several_gpus_never(
-    small: TransformersBackend, monkeypatch: pytest.MonkeyPatch, device_map: Any, most: int
+    small: TransformersBackend, monkeypatch: pytest.MonkeyPatch, spread: bool
 ) -> None:
     tries = []
 
@@ -319,12 +319,14 @@ def test_a_batched_step_that_fails_is_tried_once_and_over_several_gpus_never(
         tries.append(1)
         raise RuntimeError("out of memory")
 
-    requests = asks(small, OPENINGS, Sampling(9))
+    backend = copy(small)
+    if spread:
+        backend.loaded = replace(small.loaded, step=None)
+    requests = asks(backend, OPENINGS, Sampling(9))
     expected = [alone(small, request) for request in requests]
-    monkeypatch.setattr(StaticLayer, "update", fail)
-    monkeypatch.setattr(small.loaded.model, "hf_device_map", device_map, raising=False)
-    assert [comparable(end) for end in last_items(small, requests)] == expected
-    assert len(tries) == most
+    monkeypatch.setattr(RowAttention, "visible", fail)
+    assert [comparable(end) for end in last_items(backend, requests)] == expected
+    assert len(tries) == (0 if spread else 1)
 
 
 def test_more_frames_than_the_cache_holds_are_encoded_once_in_passes_of_bounded_size(

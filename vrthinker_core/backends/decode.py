@@ -1,18 +1,18 @@
-"""DecodeStep: a decode step that a CUDA graph can replay."""
+"""MultiStepDecoder: decode steps that a CUDA graph replays; the sampler; labels' tokens."""
 
 import logging
 import math
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
-from transformers import Cache, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
-from transformers.cache_utils import DynamicLayer
+from transformers import Qwen2_5_VLConfig
 
 from vrthinker_core.backends.devices import best_device, is_out_of_memory, limit_threads
-from vrthinker_core.backends.kv_cache import PrefixCache, hidden_states
+from vrthinker_core.backends.kv_cache import PrefixCache
+from vrthinker_core.backends.layers import DecodeStep, RowAttention
 from vrthinker_core.errors import BackendFailed, BackendRefused, ContextFull, VrThinkerError
 from vrthinker_core.types.messages import LabelProbabilities
 
@@ -73,98 +73,15 @@ _CAPTURE = threading.Lock()
 breaks the capture.
 """
 
-# Keys and values of one layer, (batch, heads, rows, head_dim) each
-LayerStorage = tuple[torch.Tensor, torch.Tensor]
 
+def capture_cuda_graph(step: Callable[[], None], generator: torch.Generator) -> Callable[[], None]:
+    """Capture `step`, which may draw from `generator`, as a CUDA graph; return its replay.
 
-def takes_decode_steps(model: Qwen2_5_VLForConditionalGeneration) -> bool:
-    """Return whether a `DecodeStep` can run the model.
-
-    The whole model must be on one device, and each layer must read every row of the KV cache.
+    Returns `step` itself if the generator is not a GPU's or the capture fails. `step` must read and
+    write tensors that never move. `step` runs `WARMUP_STEPS` times before the capture: set its
+    inputs again afterwards, and the generator's seed.
     """
-    layer_types = getattr(model.config.get_text_config(), "layer_types", None) or ["full_attention"]
-    spread = len(set((getattr(model, "hf_device_map", None) or {}).values())) > 1
-    return set(layer_types) == {"full_attention"} and not spread
-
-
-class DecodeStep:
-    """A decode step that processes one token of each sequence.
-
-    It writes the token's keys and values to the sequence's cache row and returns the logits after
-    it. For a token of a 7B, a GPU reads weights for a few milliseconds; eager Python takes several
-    times as long to launch the kernels. A CUDA graph launches all of them at once.
-    """
-
-    def __init__(
-        self, model: Qwen2_5_VLForConditionalGeneration, storage: Sequence[LayerStorage]
-    ) -> None:
-        """Take `storage`, the KV cache, one pair a layer, written in place."""
-        batch, _, rows, _ = storage[0][0].shape
-        device = storage[0][0].device
-        self._model = model
-        self._row_indices = torch.arange(rows, device=device)
-        self.token_ids, self.cache_rows, self.position_ids = (
-            torch.zeros(batch, dtype=torch.long, device=device) for _ in range(3)
-        )
-        self._layers = [StaticLayer(layer, self.cache_rows) for layer in storage]
-
-    def load_inputs(
-        self, token_ids: Sequence[int], cache_rows: Sequence[int], position_ids: Sequence[int]
-    ) -> None:
-        """Copy in each sequence's token, cache row to write to, and position."""
-        tensors = (self.token_ids, self.cache_rows, self.position_ids)
-        for tensor, values in zip(tensors, (token_ids, cache_rows, position_ids), strict=True):
-            tensor.copy_(torch.tensor(values, dtype=torch.long))
-
-    def forward(self, visible_rows: int | None = None) -> torch.Tensor:
-        """Return the logits, (batch, vocabulary) in float32.
-
-        Attention reads the first `visible_rows` rows. None means all rows, which a CUDA graph
-        needs.
-        """
-        rows = self._row_indices[:visible_rows]
-        for layer in self._layers:
-            layer.visible_rows = len(rows)
-        model: Any = self._model
-        hidden = hidden_states(
-            model,
-            model.get_input_embeddings()(self.token_ids[:, None]),
-            self.position_ids[None, :, None].expand(3, -1, 1),
-            Cache(layers=list(self._layers)),
-            {"full_attention": (rows <= self.cache_rows[:, None])[:, None, None]},
-        )
-        logits: torch.Tensor = model.lm_head(hidden[:, -1]).float()
-        return logits
-
-
-class StaticLayer(DynamicLayer):  # type: ignore[no-untyped-call]
-    """A KV cache layer that never moves; a mask hides unused rows."""
-
-    visible_rows: int
-
-    def __init__(self, storage: LayerStorage, write_rows: torch.Tensor) -> None:
-        """Write to the row of each sequence in `write_rows`, (batch,)."""
-        super().__init__()  # type: ignore[no-untyped-call]
-        self._storage, self._write_rows = storage, write_rows
-        self._batch_index = torch.arange(len(storage[0]), device=storage[0].device)
-
-    def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any
-    ) -> tuple[Any, Any]:
-        """Write (batch, heads, 1, head_dim) and return the visible rows."""
-        for storage, states in zip(self._storage, (key_states, value_states), strict=True):
-            storage[self._batch_index, :, self._write_rows] = states[:, :, 0]
-        keys, values = (storage[:, :, : self.visible_rows] for storage in self._storage)
-        return keys, values
-
-
-def capture_cuda_graph(step: Callable[[], None], device: torch.device) -> Callable[[], None]:
-    """Capture `step` as a CUDA graph and return its replay function.
-
-    Returns `step` itself if the device is no GPU or the capture fails. `step` must read and write
-    tensors that never move. `step` runs `WARMUP_STEPS` times before the capture: set its inputs
-    again afterwards.
-    """
+    device = generator.device
     if device.type != "cuda":
         return step
     try:
@@ -177,6 +94,7 @@ def capture_cuda_graph(step: Callable[[], None], device: torch.device) -> Callab
                     step()
             before.wait_stream(stream)
             graph = torch.cuda.CUDAGraph()
+            graph.register_generator_state(generator)
             try:
                 # Other threads may use the GPU: this mode restricts only the capturing thread
                 with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
@@ -221,40 +139,58 @@ def to_judge_error(error: Exception, prompt_tokens: int) -> VrThinkerError:
     return BackendFailed(f"The judge stopped while it was generating: {detail[0]}")
 
 
+GPU_ROWS = 20_480
+"""Rows of the KV cache at a conversation's first captured step: those of a long deliberation. More
+rows are another allocation and another capture.
+"""
+
+
 class MultiStepDecoder:
-    """A greedy decoder that runs ahead of its `PrefixCache`.
+    """A decoder that runs ahead of its `PrefixCache`.
 
     Each step samples its next token on the device. Keys and values are written to the cache rows
     after the used rows; the cache does not count them. The caller appends each token to the cache
     as it accepts it.
     """
 
-    def __init__(self, cache: PrefixCache, digits: LabelDigits, penalty: float, steps: int) -> None:
+    def __init__(
+        self, cache: PrefixCache, step: DecodeStep, digits: LabelDigits, penalty: float, steps: int
+    ) -> None:
         """Decode `steps` tokens a call; a `penalty` of 1 is none."""
-        self._cache, self._digits = cache, digits
+        self._cache, self._step, self._digits = cache, step, digits
         self._penalty, self._steps = penalty, steps
-        self._prompt_tokens: list[int] = []
-        self._seen: torch.Tensor
+        config, device = step.model.config, step.model.device
+        self.generator = torch.Generator(device)
+        """Draws the tokens of a reply; the caller sets its seed."""
+        self._token, self._position = (
+            torch.zeros(1, dtype=torch.long, device=device) for _ in range(2)
+        )
+        self._seen = torch.zeros(
+            config.get_text_config().vocab_size, dtype=torch.bool, device=device
+        )
         """For each token, whether the prompt or the reply so far has it: the repetition penalty
         lowers its logit.
         """
-        self._placeholders: torch.Tensor
-        """Tokens that are never sampled: see `placeholders_of`."""
+        self._placeholders = placeholders_of(config, device)
+        """Tokens that are never sampled."""
+        self._prompt_tokens: list[int] = []
+        self._temperature = 0.0
         self.clear()
 
     def clear(self) -> None:
         """Drop the captured step, which keeps the cache's tensors alive."""
-        self._storage: list[LayerStorage] = []
-        self._captured: tuple[DecodeStep, Callable[[], None]] | None = None  # And its replay
+        self._captured: tuple[RowAttention, Callable[[], None]] | None = None  # And its replay
         self._scores = torch.empty(0)
         """Logits of the last sampled token after the repetition penalty, (vocabulary,) in float32.
         A graph never moves this tensor.
         """
 
-    def start_reply(self, prompt_tokens: Iterable[int], count: int) -> None:
+    def start_reply(self, prompt_tokens: Iterable[int], count: int, temperature: float) -> None:
         """Prepare a prefill of `count` tokens; penalise repeats of `prompt_tokens`."""
         self._prompt_tokens = list(prompt_tokens)
-        self._make_way(count)
+        if temperature != self._temperature or not self._cache.has_rows(count):
+            self.clear()  # A graph holds its temperature, and tensors that the cache gives up
+        self._temperature = temperature
 
     @torch.inference_mode()
     def decode(self, reply: Sequence[int]) -> list[SampledToken]:
@@ -263,58 +199,76 @@ class MultiStepDecoder:
         `reply` holds the tokens so far. The last sampled token is not processed.
         """
         limit_threads(self._cache.vision.threads)
-        self._make_way(self._cache.num_tokens + self._steps + WARMUP_STEPS)
-        self._cache.reserve(self._steps + WARMUP_STEPS)
-        storage = [layer.storage for layer in self._cache.layers]
-        if self._captured and any(
-            now is not then for now, then in zip(storage, self._storage, strict=True)
-        ):
+        ahead = self._steps + WARMUP_STEPS
+        if not self._cache.has_rows(self._cache.num_tokens + ahead):
             self.clear()  # Free the old step's memory before the next step is allocated
+            most = self._step.model.config.get_text_config().max_position_embeddings
+            rows = min(GPU_ROWS, most) - self._cache.num_tokens
+            self._cache.reserve(max(rows, ahead) if self._token.is_cuda else ahead)
+        storage = self._cache.storage
+        if self._captured and any(
+            now is not then for now, then in zip(storage, self._captured[0].storage, strict=True)
+        ):
+            self.clear()
         if self._captured is None:
-            self._storage, step = storage, DecodeStep(self._cache.model, storage)
-            device, config = step.token_ids.device, self._cache.model.config
-            vocabulary = config.get_text_config().vocab_size
-            self._seen = torch.zeros(vocabulary, dtype=torch.bool, device=device)
-            self._placeholders = placeholders_of(config, device)
-            self._load_inputs(step, reply)
-            replay = capture_cuda_graph(partial(self._step_and_sample, step), device)
-            self._captured = step, replay
-        step, replay = self._captured
+            attention, state = RowAttention(storage), self.generator.get_state()
+            self._load_inputs(attention, reply)
+            replay = capture_cuda_graph(partial(self._step_and_sample, attention), self.generator)
+            self.generator.set_state(state)
+            self._captured = attention, replay
+        attention, replay = self._captured
         # Again after a capture: its warm-up steps changed the inputs
-        self._load_inputs(step, reply)
+        self._load_inputs(attention, reply)
         sampled = torch.empty(self._steps, dtype=torch.long, device=self._seen.device)
         scores = torch.empty(self._steps, len(self._seen), device=self._seen.device)
         for n in range(self._steps):
             replay()
-            sampled[n : n + 1].copy_(step.token_ids)
+            sampled[n : n + 1].copy_(self._token)
             scores[n].copy_(self._scores)
         # Except for labels, the host waits for the device only here
         return self._digits.with_probabilities(sampled.tolist(), scores)
 
-    def _make_way(self, tokens: int) -> None:
-        """Drop the captured step before the cache grows: it holds old tensors."""
-        if not self._cache.has_rows(tokens):
-            self.clear()
-
-    def _load_inputs(self, step: DecodeStep, reply: Sequence[int]) -> None:
-        step.load_inputs([reply[-1]], [self._cache.num_tokens], [self._cache.next_position])
+    def _load_inputs(self, attention: RowAttention, reply: Sequence[int]) -> None:
+        self._token.fill_(reply[-1])
+        self._position.fill_(self._cache.next_position)
+        attention.rows.fill_(self._cache.num_tokens)
         if self._penalty != 1.0:
             self._seen.zero_()
             seen = sorted({*self._prompt_tokens, *reply})
             self._seen[torch.tensor(seen, device=self._seen.device)] = True
 
-    def _step_and_sample(self, step: DecodeStep) -> None:
+    def _step_and_sample(self, attention: RowAttention) -> None:
         """Run one decode step and replace its inputs with the next step's."""
-        logits = step.forward()[0]
+        logits = self._step(self._token, self._position, attention.visible())[0]
         if self._penalty != 1.0:
             penalised = apply_repetition_penalty(logits, self._penalty)
             logits = torch.where(self._seen, penalised, logits)
         self._scores = logits = logits.index_fill(0, self._placeholders, -math.inf)
-        step.token_ids.copy_(logits.argmax(dim=-1, keepdim=True))
+        self._token.copy_(draw_token(logits, self._temperature, self.generator))
         if self._penalty != 1.0:
-            self._seen.index_fill_(0, step.token_ids, True)
-        step.cache_rows += 1
-        step.position_ids += 1
+            self._seen.index_fill_(0, self._token, True)
+        attention.rows += 1
+        self._position += 1
+
+
+def draw_token(
+    logits: torch.Tensor, temperature: float, generator: torch.Generator
+) -> torch.Tensor:
+    """Return the likeliest token at temperature 0, else a draw by Gumbel-max.
+
+    `logits` is (vocabulary,), the result (1,). A draw is the largest of the probabilities, each
+    divided by a number of the exponential distribution, so that nothing waits for the host.
+    """
+    if temperature <= 0:
+        return logits.argmax(dim=-1, keepdim=True)
+    # A tiny temperature would overflow
+    scores = (logits - logits.max()) / max(temperature, SMALLEST_TEMPERATURE)
+    noise = torch.empty_like(scores).exponential_(generator=generator)
+    noise.clamp_min_(torch.finfo(noise.dtype).tiny)
+    return (scores.softmax(dim=-1) / noise).argmax(dim=-1, keepdim=True)
+
+
+SMALLEST_TEMPERATURE = 1e-6
 
 
 def placeholders_of(config: Qwen2_5_VLConfig, device: torch.device) -> torch.Tensor:

@@ -24,9 +24,11 @@ from vrthinker_core.backends.decode import (
     MultiStepDecoder,
     SampledToken,
     apply_repetition_penalty,
+    draw_token,
     placeholders_of,
 )
 from vrthinker_core.backends.kv_cache import PrefixCache
+from vrthinker_core.backends.layers import DecodeStep
 from vrthinker_core.backends.vision_encoder import VisionEncoder
 from vrthinker_core.types.messages import Cancelled, Completion, Message, Sampling
 
@@ -47,7 +49,8 @@ class LoadedModel:
     marker: Marker
     repetition_penalty: float
     """The checkpoint's own, 1 for none. Stock `generate()` applies it in greedy decoding, too."""
-    # Greedy decode steps between two GPU synchronisations; 0: one at a time, no fixed tensors
+    step: DecodeStep | None  # None: the model's own modules decode
+    # Decode steps between two GPU synchronisations; 0: one at a time, no fixed tensors
     steps_per_sync: int = 0
 
     def render(self, messages: Sequence[Message]) -> list[PromptItem]:
@@ -72,17 +75,17 @@ class Generation:
         cancelled: Cancelled,
         multi_step: MultiStepDecoder | None,
     ) -> None:
-        """Start a reply; `multi_step` is used only for greedy decoding."""
+        """Start a reply, which `multi_step` decodes if given."""
         self.prompt, self.cache = prompt, cache
         redirect = loaded.marker.redirect(sampling.redirect)
         self.detokenizer = StreamingDetokenizer(loaded.tokenizer, redirect)
         # A stop token, the token limit or a cancel; None while the reply goes on
         self.finish_reason: Literal["end", "length", "cancelled"] | None = None
-        self.sampler = Sampler(loaded, prompt, sampling)
+        self.sampler = Sampler(loaded, prompt, sampling, getattr(multi_step, "generator", None))
         self._loaded, self._cancelled = loaded, cancelled
         self._max_tokens = min(sampling.max_new_tokens, loaded.context_length - token_count(prompt))
         self.logits: torch.Tensor | None = None  # After the last processed token, (vocabulary,)
-        self._multi_step = multi_step if sampling.temperature <= 0 else None
+        self._multi_step = multi_step
         self._sampled_ahead: deque[SampledToken] = deque()
         """Tokens that the reply does not hold yet. All but the last are processed."""
         self._reused_tokens = 0
@@ -91,7 +94,8 @@ class Generation:
     def prefill(self) -> None:
         """Process the prompt's items that are not in the KV cache."""
         if self._multi_step is not None:
-            self._multi_step.start_reply(self.sampler.prompt_tokens, token_count(self.prompt))
+            tokens, count = self.sampler.prompt_tokens, token_count(self.prompt)
+            self._multi_step.start_reply(tokens, count, self.sampler.temperature)
         self.logits, self._reused_tokens = self.cache.prefill(self.prompt, self._cancelled)
 
     def step(self) -> None:
@@ -99,7 +103,7 @@ class Generation:
         if (token := self.sample()) is None:
             return
         if self._multi_step is None:
-            self.logits = self.cache.forward([token])
+            self.logits = self.cache.decode(token)
             return
         if not self._sampled_ahead:
             self._sampled_ahead.extend(self._multi_step.decode(self.detokenizer.tokens))
@@ -153,11 +157,19 @@ class Sampler:
     """The sampler of one reply: penalty, then argmax or a draw."""
 
     def __init__(
-        self, loaded: LoadedModel, prompt: Sequence[PromptItem], sampling: Sampling
+        self,
+        loaded: LoadedModel,
+        prompt: Sequence[PromptItem],
+        sampling: Sampling,
+        generator: torch.Generator | None = None,
     ) -> None:
+        """Seed `generator`, by default one on the device of the first logits."""
         self._penalty, self._digits = loaded.repetition_penalty, loaded.label_digits
-        self._temperature = sampling.temperature
-        self._generator = torch.Generator().manual_seed(sampling.seed)
+        self.temperature = sampling.temperature
+        self._generator, self._seed = (
+            generator and generator.manual_seed(sampling.seed),
+            sampling.seed,
+        )
         self.prompt_tokens = {item for item in prompt if isinstance(item, int)}
         self._placeholders = placeholders_of(loaded.model.config, loaded.model.device)
 
@@ -173,11 +185,7 @@ class Sampler:
             penalised = apply_repetition_penalty(logits[seen], self._penalty)
             logits = logits.index_put((seen,), penalised)
         logits = logits.index_fill(0, self._placeholders.to(logits.device), -math.inf)
-        if self._temperature <= 0:
-            token = logits.argmax()
-        else:
-            scores = logits.cpu().double()  # MPS has no float64
-            scores -= scores.max()  # Keeps a tiny temperature from overflowing
-            probabilities = torch.softmax(scores / self._temperature, dim=-1)
-            token = torch.multinomial(probabilities, 1, generator=self._generator)
-        return self._digits.with_probabilities([int(token)], logits[None])[0]
+        if self._generator is None:
+            self._generator = torch.Generator(logits.device).manual_seed(self._seed)
+        token = draw_token(logits, self.temperature, self._generator)
+        return self._digits.with_probabilities(token.tolist(), logits[None])[0]

@@ -10,6 +10,7 @@ from transformers.cache_utils import DynamicLayer
 
 from vrthinker_core.backends.chat_template import PromptItem, VisionItem, token_count
 from vrthinker_core.backends.devices import limit_threads
+from vrthinker_core.backends.layers import DecodeStep, LayerStorage, attend_from_row
 from vrthinker_core.backends.vision_encoder import VisionEncoder
 from vrthinker_core.types.messages import Cancelled
 
@@ -28,13 +29,12 @@ def hidden_states(
     embeddings: torch.Tensor,
     position_ids: torch.Tensor,
     cache: Cache,
-    attention_mask: dict[str, torch.Tensor] | None = None,
 ) -> torch.Tensor:
     """Return the last hidden states, (batch, tokens, hidden), the shape of `embeddings`."""
     language_model: Any = model.model.language_model
     # By position: transformers 5.24 renamed `past_key_values` to `cache` and warns of the old name
     hidden: torch.Tensor = language_model(
-        None, attention_mask, position_ids, cache, embeddings, use_cache=True
+        None, None, position_ids, cache, embeddings, use_cache=True
     ).last_hidden_state
     return hidden
 
@@ -46,8 +46,14 @@ class PrefixCache:
     Nothing is stored on the model: two conversations would overwrite each other's `rope_deltas`.
     """
 
-    def __init__(self, model: Qwen2_5_VLForConditionalGeneration, vision: VisionEncoder) -> None:
-        self.model, self.vision = model, vision
+    def __init__(
+        self,
+        model: Qwen2_5_VLForConditionalGeneration,
+        vision: VisionEncoder,
+        step: DecodeStep | None = None,
+    ) -> None:
+        """Create an empty cache; without a `step`, the model's own modules read a single token."""
+        self.model, self.vision, self.step = model, vision, step
         self._chunk = GPU_PREFILL_CHUNK if model.device.type == "cuda" else CPU_PREFILL_CHUNK
         config: Any = model.config.vision_config
         self._merge_size = int(config.spatial_merge_size)
@@ -115,9 +121,30 @@ class PrefixCache:
             layer.reserve(self.num_tokens + tokens)
 
     def trim(self) -> None:
-        """Make every layer's length `num_tokens`, after calls of `append`."""
+        """Make every layer's length `num_tokens`, after calls of `append` and `decode`."""
         for layer in self.layers:
             layer.truncate(self.num_tokens)
+
+    @property
+    def storage(self) -> list[LayerStorage]:
+        """All allocated rows of each layer."""
+        return [layer.storage for layer in self.layers]
+
+    @torch.inference_mode()
+    def decode(self, token: int) -> torch.Tensor:
+        """Process one token; return the logits after it, (vocabulary,) in float32."""
+        if self.step is None:
+            self.trim()
+            return self.forward([token])
+        limit_threads(self.vision.threads)
+        self.reserve(1)
+        device = self.layers[0].storage[0].device
+        tokens = torch.tensor([token], device=device)
+        positions = torch.tensor([self.next_position], device=device)
+        attend = attend_from_row(self.storage, self.num_tokens)
+        logits = self.step(tokens, positions, attend)[0]
+        self.append(token)
+        return logits
 
     @torch.inference_mode()
     def forward(self, items: Sequence[PromptItem]) -> torch.Tensor:

@@ -18,19 +18,16 @@ from vrthinker_core.backends.chat_template import PromptItem, SafeTokenizer, Vis
 from vrthinker_core.backends.checkpoint import Checkpoint, end_tokens, open_checkpoint
 from vrthinker_core.backends.checkpoint_files import MarkedJudge
 from vrthinker_core.backends.decode import (
-    DecodeStep,
     LabelDigits,
-    LayerStorage,
     MultiStepDecoder,
-    capture_cuda_graph,
     check_context,
-    takes_decode_steps,
     to_judge_error,
 )
 from vrthinker_core.backends.devices import limit_threads, parallelism
 from vrthinker_core.backends.generation import Generation, LoadedModel
 from vrthinker_core.backends.judge_name import folder_title
 from vrthinker_core.backends.kv_cache import PrefixCache, groups_up_to
+from vrthinker_core.backends.layers import DecodeStep, LayerStorage, RowAttention
 from vrthinker_core.backends.vision_encoder import VisionEncoder
 from vrthinker_core.errors import BackendFailed, BackendRefused, VrThinkerError
 from vrthinker_core.types.messages import Cancelled, Completion, Message, Sampling
@@ -47,12 +44,12 @@ class LocalConversation:
     def __init__(self, loaded: LoadedModel) -> None:
         self._loaded = loaded
         self.context_length = loaded.context_length
-        self._cache: PrefixCache | None = PrefixCache(loaded.model, loaded.vision)
+        cache = PrefixCache(loaded.model, loaded.vision, loaded.step)
+        self._cache: PrefixCache | None = cache
         self._multi_step: MultiStepDecoder | None = None
-        if steps := loaded.steps_per_sync:
-            self._multi_step = MultiStepDecoder(
-                self._cache, loaded.label_digits, loaded.repetition_penalty, steps
-            )
+        if loaded.step and (steps := loaded.steps_per_sync):
+            digits, penalty = loaded.label_digits, loaded.repetition_penalty
+            self._multi_step = MultiStepDecoder(cache, loaded.step, digits, penalty, steps)
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
         """Return the number of prompt tokens without running the model.
@@ -70,8 +67,8 @@ class LocalConversation:
         """Yield pieces of text, then one `Completion`.
 
         Calls `cancelled` before every token and every prefill chunk. Decoding is greedy at
-        temperature 0. Otherwise tokens are sampled on the CPU from `sampling.seed`, so a call
-        repeats whatever ran before.
+        temperature 0. Otherwise tokens are drawn from `sampling.seed`, so a call repeats whatever
+        ran before.
         """
         generation = self.start_generation(messages, sampling, cancelled)
         try:
@@ -132,33 +129,27 @@ class BatchedCache:
     cache row more than it can use: a sequence that skips a step writes there.
     """
 
-    def __init__(self, caches: Collection[PrefixCache], *, cuda_graphs: bool) -> None:
-        """Move the keys and values of `caches` into common tensors.
-
-        With `cuda_graphs`, a GPU replays every step as a CUDA graph.
-        """
-        self._caches = list(caches)
+    def __init__(self, caches: Collection[PrefixCache], step: DecodeStep) -> None:
+        """Move the keys and values of `caches` into common tensors."""
+        self._caches, self._step = list(caches), step
         for cache in caches:
             cache.trim()
         # 256 free rows after the longest sequence, before storage is reallocated
         self._rows = max(cache.num_tokens for cache in caches) + 256
-        self._storage: list[LayerStorage] = []  # (batch, heads, rows + 1, head_dim) each
+        storage: list[LayerStorage] = []  # (batch, heads, rows + 1, head_dim) each
         for layers in zip(*(cache.layers for cache in caches), strict=True):
             like = layers[0].storage[0]
             shape = (len(layers), like.shape[1], self._rows + 1, like.shape[3])
             # Unused rows are zeros: a masked row must not be NaN
             keys, values = like.new_zeros(shape), like.new_zeros(shape)
-            self._storage.append((keys, values))
+            storage.append((keys, values))
             for n, layer in enumerate(layers):
                 length = layer.get_seq_length()
                 for stacked, own in zip((keys, values), layer.storage, strict=True):
                     stacked[n, :, :length] = own[0, :, :length]
                 layer.storage = keys[n : n + 1, :, :-1], values[n : n + 1, :, :-1]
                 layer.truncate(length)
-        self._step = DecodeStep(self._caches[0].model, self._storage)
-        self._cuda_graphs = cuda_graphs
-        self._replay: Callable[[], None] | None = None
-        self._logits = torch.empty(0)
+        self._attention = RowAttention(storage)
 
     def fits(self, caches: Collection[PrefixCache]) -> bool:
         """Return whether the batch can decode for `caches`.
@@ -166,7 +157,7 @@ class BatchedCache:
         All of them must be in the batch, have a free row, and not have been reallocated. They must
         make up at least half of the batch.
         """
-        batch, keys = set(self._caches), self._storage[0][0].untyped_storage()
+        batch, keys = set(self._caches), self._attention.storage[0][0].untyped_storage()
         return len(caches) * 2 >= len(self._caches) and all(
             cache in batch
             and cache.num_tokens < self._rows
@@ -180,28 +171,16 @@ class BatchedCache:
 
         Returns the logits after each token, (vocabulary,) in float32.
         """
-        self._load_inputs(tokens)
-        if not self._cuda_graphs:
-            self._logits = self._step.forward(max(cache.num_tokens for cache in tokens) + 1)
-        else:
-            if self._replay is None:
-                self._replay = capture_cuda_graph(self._store_logits, self._step.token_ids.device)
-                self._load_inputs(tokens)  # The warm-up steps of the capture changed the inputs
-            self._replay()
+        caches, rows = self._caches, self._attention.rows
+        used = [each.num_tokens if each in tokens else self._rows for each in caches]
+        rows.copy_(torch.tensor(used))
+        token_ids = torch.tensor([tokens.get(cache, 0) for cache in caches], device=rows.device)
+        positions = torch.tensor([cache.next_position for cache in caches], device=rows.device)
+        visible = max(cache.num_tokens for cache in tokens) + 1
+        logits = self._step(token_ids, positions, self._attention.visible(visible))
         for cache, token in tokens.items():
             cache.append(token)
-        return dict(zip(self._caches, self._logits, strict=True))
-
-    def _store_logits(self) -> None:
-        self._logits = self._step.forward()
-
-    def _load_inputs(self, tokens: dict[PrefixCache, int]) -> None:
-        caches, rows = self._caches, self._rows
-        self._step.load_inputs(
-            token_ids=[tokens.get(cache, 0) for cache in caches],
-            cache_rows=[cache.num_tokens if cache in tokens else rows for cache in caches],
-            position_ids=[cache.next_position for cache in caches],
-        )
+        return dict(zip(caches, logits, strict=True))
 
 
 PATCHES_AT_ONCE = 32_768
@@ -260,8 +239,7 @@ class _BatchSequence:
     def decode_alone(self) -> None:
         """Process the sampled token in a decode step of its own."""
         if self.token is not None:
-            self.generation.cache.trim()
-            self.generation.logits = self.generation.cache.forward([self.token])
+            self.generation.logits = self.generation.cache.decode(self.token)
 
 
 def _patches(items: Sequence[VisionItem]) -> int:
@@ -274,7 +252,7 @@ class BatchDecoder:
     def __init__(self, loaded: LoadedModel) -> None:
         self._loaded = loaded
         self._cache: BatchedCache | None = None
-        self._can_batch = takes_decode_steps(loaded.model)
+        self._step = loaded.step
 
     def prefill(self, sequences: Sequence[_BatchSequence]) -> None:
         """Encode all new vision items at once, then prefill each prompt."""
@@ -294,20 +272,19 @@ class BatchDecoder:
     def decode(self, sequences: Sequence[_BatchSequence]) -> None:
         """Process the sampled token of each sequence."""
         tokens = {each.generation.cache: each.token for each in sequences if each.token is not None}
-        if len(sequences) > 1 and self._can_batch:
+        if len(sequences) > 1 and self._step is not None:
             try:
                 limit_threads(self._loaded.vision.threads)
                 if self._cache is None or not self._cache.fits(tokens):
                     self._cache = None  # Free the old keys and values before the new ones
-                    graphs = self._loaded.steps_per_sync > 0
-                    self._cache = BatchedCache(tokens, cuda_graphs=graphs)
+                    self._cache = BatchedCache(tokens, self._step)
                 logits = self._cache.decode(tokens)
                 for each in sequences:
                     each.generation.logits = logits[each.generation.cache]
                 return
             except Exception:  # noqa: BLE001 - stepped alone, each sequence raises its own error
                 # Another try would copy all KV caches again, at every token
-                self._cache, self._can_batch = None, False
+                self._cache = self._step = None
         for sequence in sequences:
             sequence.attempt(sequence.decode_alone)
 
@@ -326,12 +303,11 @@ class TransformersBackend(MarkedJudge):
         model, tokenizer = checkpoint.model, SafeTokenizer(checkpoint.tokenizer)
         config, control = model.generation_config, tokenizer.control
         stops = (control.im_end, control.endoftext, *end_tokens(config))
-        # The model must be alone on a GPU of its own: ZeroGPU takes a lent one back
+        step = DecodeStep(model) if DecodeStep.fits(model) else None
+        # The model must be alone on a GPU of its own: ZeroGPU takes a lent one back. The kernels of
+        # 8 bits wait for the host
         captures = (
-            not checkpoint.bits
-            and model.device.type == "cuda"
-            and takes_decode_steps(model)
-            and not borrows_gpu()
+            step and checkpoint.bits != "8bit" and model.device.type == "cuda" and not borrows_gpu()
         )
         self.loaded = LoadedModel(
             model=model,
@@ -342,6 +318,7 @@ class TransformersBackend(MarkedJudge):
             label_digits=LabelDigits(enumerate(tokenizer.vocabulary)),
             marker=checkpoint.marker,
             repetition_penalty=float(config.repetition_penalty or 1.0),
+            step=step,
             # A cancel and new text may each come eight tokens later
             steps_per_sync=8 if captures else 0,
         )

@@ -13,9 +13,9 @@ import torch
 from transformers import Qwen2_5_VLForConditionalGeneration, Qwen2VLImageProcessorPil
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
 
-from vrthinker_core.backends.attention import use_window_attention
 from vrthinker_core.backends.chat_template import VisionItem
 from vrthinker_core.backends.devices import limit_threads, parallelism
+from vrthinker_core.backends.layers import use_window_attention
 from vrthinker_core.types import Frame
 
 CACHE_BYTES = 512 * 2**20  # About 290 frames of 448 x 448 pixels for the 7B

@@ -10,8 +10,8 @@ import torch
 from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 
 from tests.backends.support.random_model import draw_weights, small_config, write_random_checkpoint
-from vrthinker_core.backends.attention import attention_for
 from vrthinker_core.backends.checkpoint import Checkpoint, open_checkpoint
+from vrthinker_core.backends.layers import attention_for
 from vrthinker_core.training.estimate import TEXT_7B, VISION_7B
 
 
