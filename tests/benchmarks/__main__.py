@@ -22,7 +22,8 @@ from tests.benchmarks.tools import benchmark_parser
 from vrthinker_core.system import cpu_count
 
 BENCHMARKS = (
-    "turns", "video", "batch", "decode", "nano", "server", "page", "load", "kills", "attacks", "evaluate",
+    "turns", "video", "vision", "batch", "decode", "nano", "server", "page", "load", "kills", "attacks",
+    "evaluate",
 )  # fmt: skip
 """In the order of the README."""
 

@@ -5,12 +5,13 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from itertools import chain
-from typing import Literal
+from itertools import chain, groupby
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from transformers import Qwen2_5_VLForConditionalGeneration, Qwen2VLImageProcessorPil
+from transformers.image_utils import SizeDict
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
 
 from vrthinker_core.backends.chat_template import VisionItem
@@ -39,6 +40,13 @@ class VisionEncoder:
         """Create an empty cache; for `threads` see `limit_threads`."""
         self._encoder, self._processor, self.threads = model.model.visual, processor, threads
         use_window_attention(self._encoder)
+        # What the processor makes of each byte of each channel, (3, 256)
+        values: Any = np.broadcast_to(np.arange(256, dtype=np.uint8), (3, 1, 256))
+        if processor.do_rescale:
+            values = processor.rescale(values, processor.rescale_factor)
+        if processor.do_normalize:
+            values = processor.normalize(values, processor.image_mean, processor.image_std)
+        self._values = torch.from_numpy(np.ascontiguousarray(values[:, 0], np.float32))
         self._features: OrderedDict[VisionItem, torch.Tensor] = OrderedDict()
         self._max_bytes, self._max_items = cache_bytes, cache_items
         self._bytes = 0
@@ -65,9 +73,38 @@ class VisionEncoder:
         num_tokens = grid[0] * grid[1] * grid[2] // processor.merge_size**2
         return VisionItem(kind, tuple(frame.key for frame in frames), grid, num_tokens, frames)
 
-    def pixel_values(self, items: Sequence[VisionItem]) -> torch.Tensor:
-        """Return the model's patches, (patches, channels * 2 * patch * patch)."""
-        return torch.from_numpy(np.concatenate([self._patches(item) for item in items]))
+    def pixel_values(
+        self, items: Sequence[VisionItem], device: torch.device | str = "cpu"
+    ) -> torch.Tensor:
+        """Return the model's patches, (patches, channels * 2 * patch * patch) in float32.
+
+        Frames go to `device` as bytes, an eighth of their patches; values are looked up and patches
+        cut there. An image's patch has its frame twice, a video's has two frames, the last one
+        twice if their number is odd.
+        """
+        depth, merge = self._processor.temporal_patch_size, self._processor.merge_size
+        side = self._processor.patch_size
+        table, channels = self._values.flatten().to(device), 256 * torch.arange(3, device=device)
+        patches = []
+        for (kind, *grid), run in groupby(items, lambda item: (item.kind, *item.grid_thw[1:])):
+            rows, columns = grid
+            frames: list[np.ndarray] = []
+            for item in run:
+                frames += [
+                    self._resized(frame, side * rows, side * columns) for frame in item.frames
+                ]
+                if kind == "video":
+                    frames += frames[-1:] * (-len(item.frames) % depth)
+            pixels = torch.from_numpy(np.stack(frames)).to(device)
+            values = table[pixels.int() + channels.int()]
+            at_once = 1 if kind == "image" else depth
+            values = values.view(-1, at_once, side * rows, side * columns, 3)
+            cells = values.expand(-1, depth, -1, -1, -1).view(
+                -1, depth, rows // merge, merge, side, columns // merge, merge, side, 3
+            )
+            cells = cells.permute(0, 2, 5, 3, 6, 8, 1, 4, 7)
+            patches.append(cells.reshape(-1, 3 * depth * side * side))
+        return torch.cat(patches)
 
     @torch.inference_mode()
     def encode(self, items: Sequence[VisionItem]) -> list[torch.Tensor]:
@@ -104,7 +141,7 @@ class VisionEncoder:
     def _forward(self, items: Sequence[VisionItem]) -> list[torch.Tensor]:
         limit_threads(self.threads)
         weight = self._encoder.patch_embed.proj.weight
-        patches = self.pixel_values(items).to(weight.device, weight.dtype)
+        patches = self.pixel_values(items, weight.device).to(weight.dtype)
         grid_thw = torch.tensor([item.grid_thw for item in items], device=weight.device)
         output = self._encoder(patches, grid_thw=grid_thw).pooler_output
         split = output.split([item.num_tokens for item in items])
@@ -119,20 +156,13 @@ class VisionEncoder:
                     self._bytes -= self._features.popitem(last=False)[1].nbytes
         return per_item
 
-    def _patches(self, item: VisionItem) -> np.ndarray:
-        """Return flat patches of one item.
-
-        The shape is (temporal * vertical * horizontal, channels * 2 * patch * patch). The processor
-        returns each image with two equal temporal halves; a video's patch takes one half from each
-        frame.
-        """
-        images = [frame.image for frame in item.frames]
-        depth, times = self._processor.temporal_patch_size, item.grid_thw[0]
-        patches = np.asarray(self._processor(images=images, return_tensors="np")["pixel_values"])
-        if item.kind == "image":
-            return patches
-        spots = item.grid_thw[1] * item.grid_thw[2]
-        halves = patches.reshape(len(images), spots, 3, depth, -1)[:, :, :, 0]
-        halves = np.concatenate([halves, halves[-1:].repeat(times * depth - len(images), axis=0)])
-        packed = halves.reshape(times, depth, *halves.shape[1:]).transpose(0, 2, 3, 1, 4)
-        return packed.reshape(times * packed.shape[1], -1)
+    def _resized(self, frame: Frame, height: int, width: int) -> np.ndarray:
+        """Return a frame's pixels as the processor resizes them, (height, width, 3)."""
+        pixels = np.asarray(frame.image)
+        if (frame.height, frame.width) == (height, width):
+            return pixels
+        own, edges = self._processor, ("shortest_edge", "longest_edge")
+        size = SizeDict(**{name: own.size[name] for name in edges})
+        image = pixels.transpose(2, 0, 1)
+        resized = own.resize(image, size, own.resample, own.patch_size * own.merge_size)
+        return resized.transpose(1, 2, 0)

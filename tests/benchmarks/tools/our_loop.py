@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -75,8 +74,9 @@ class OurLoop:
         pairs_per_call: int,
     ) -> None:
         self._timer, self._stack = timer, ExitStack()
-        timed = replace(checkpoint, processor=TimedCall(checkpoint.processor, timer))
-        self._conversation = ForcedConversation(TransformersBackend(timed, "random").loaded)
+        loaded = TransformersBackend(checkpoint, "random").loaded
+        loaded.vision.pixel_values = TimedCall(loaded.vision.pixel_values, timer)  # type: ignore[method-assign]
+        self._conversation = ForcedConversation(loaded)
         chosen = Settings(frames_per_call=pairs_per_call)
         protocol = make_protocol(chosen, "paired")
         settings = with_defaults(chosen, protocol)
