@@ -4,7 +4,7 @@ import functools
 import threading
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own name
@@ -128,7 +128,7 @@ KV cache and returns what `queries` gather from the cache, in their shape.
 class DecodeStep:
     """A Qwen2.5-VL's language model for one token of each sequence, written out.
 
-    A token passes 18 operations a layer, 41 in the modules of transformers: on a GPU each is a
+    A token passes 18 operations a layer, 37 in the modules of transformers: on a GPU each is a
     kernel to launch. Projections of the same input are one product: their weights become views of
     one tensor at the first step. Thread-safe.
     """
@@ -138,7 +138,7 @@ class DecodeStep:
         text: Any = model.config.get_text_config()
         self._heads, self._groups = text.num_attention_heads, text.num_key_value_heads
         self._eps = text.rms_norm_eps
-        self._layers: list[tuple[Any, Project, Project]] = []
+        self._layers: list[_Layer] = []
         self._lock = threading.Lock()
 
     @staticmethod
@@ -170,35 +170,57 @@ class DecodeStep:
             for each in (angles.cos(), angles.sin())
         )
         half, turned_heads = angles.shape[-1] // 2, self._heads + self._groups
-        for number, (layer, qkv, gate_up) in enumerate(self._fused()):
-            heads = qkv(self._norm(hidden, layer.input_layernorm)).view(batch, -1, 2 * half)
+        for number, layer in enumerate(self._fused()):
+            heads = layer.qkv(self._norm(hidden, layer.input_norm)).view(batch, -1, 2 * half)
             turned = heads[:, :turned_heads]
             opposite = torch.cat((-turned[..., half:], turned[..., :half]), dim=-1)
             turned = turned * cos + opposite * sin
             query = turned[:, : self._heads].view(batch, self._groups, -1, 2 * half)
             key, value = turned[:, self._heads :], heads[:, turned_heads:]
             gathered = attend(number, query, key, value).reshape(batch, -1)
-            hidden = hidden + layer.self_attn.o_proj(gathered)
-            gate, up = gate_up(self._norm(hidden, layer.post_attention_layernorm)).chunk(2, dim=-1)
-            hidden = hidden + layer.mlp.down_proj(layer.mlp.act_fn(gate) * up)
-        logits: Tensor = model.lm_head(self._norm(hidden, decoder.norm))
+            hidden = hidden + layer.out(gathered)
+            gate, up = layer.gate_up(self._norm(hidden, layer.mlp_norm)).chunk(2, dim=-1)
+            hidden = hidden + layer.down(layer.activation(gate) * up)
+        logits: Tensor = model.lm_head(self._norm(hidden, decoder.norm.weight))
         return logits.float()
 
-    def _norm(self, hidden: Tensor, norm: Any) -> Tensor:
-        return F.rms_norm(hidden, hidden.shape[-1:], norm.weight, self._eps)
+    def _norm(self, hidden: Tensor, weight: Tensor) -> Tensor:
+        return F.rms_norm(hidden, hidden.shape[-1:], weight, self._eps)
 
-    def _fused(self) -> list[tuple[Any, "Project", "Project"]]:
+    def _fused(self) -> "list[_Layer]":
         with self._lock:
             if not self._layers:
-                layers: Any = self.model.model.language_model.layers
-                for layer in layers:
-                    attention, mlp = layer.self_attn, layer.mlp
-                    qkv = fuse(attention.q_proj, attention.k_proj, attention.v_proj)
-                    self._layers.append((layer, qkv, fuse(mlp.gate_proj, mlp.up_proj)))
+                decoder: Any = self.model.model.language_model
+                self._layers = list(map(_written_out, decoder.layers))
         return self._layers
 
 
 Project = Callable[[Tensor], Tensor]
+
+
+class _Layer(NamedTuple):
+    """What a token passes in a layer, in this order."""
+
+    input_norm: Tensor
+    qkv: Project
+    out: Project
+    mlp_norm: Tensor
+    gate_up: Project
+    down: Project
+    activation: Project
+
+
+def _written_out(layer: Any) -> _Layer:
+    attention, mlp = layer.self_attn, layer.mlp
+    return _Layer(
+        layer.input_layernorm.weight,
+        fuse(attention.q_proj, attention.k_proj, attention.v_proj),
+        fuse(attention.o_proj),
+        layer.post_attention_layernorm.weight,
+        fuse(mlp.gate_proj, mlp.up_proj),
+        fuse(mlp.down_proj),
+        mlp.act_fn,
+    )
 
 
 @torch.inference_mode(mode=False)
@@ -212,8 +234,9 @@ def fuse(*linears: torch.nn.Linear) -> Project:
         return lambda hidden: torch.cat([each(hidden) for each in linears], dim=-1)
 
     def joined(parameters: Sequence[Any]) -> Tensor | None:
-        if any(each is None for each in parameters):
-            return None
+        if len(parameters) == 1 or parameters[0] is None:
+            first: Tensor | None = parameters[0]
+            return first
         whole = torch.cat(tuple(parameters))
         parts: Any = torch.split(whole, [len(each) for each in parameters])
         for parameter, part in zip(parameters, parts, strict=True):

@@ -289,6 +289,9 @@ class BatchDecoder:
             sequence.attempt(sequence.decode_alone)
 
 
+SLOW_BITS = "Weights in 8 bits run without CUDA graphs: ?quantize=4bit is faster."
+
+
 class TransformersBackend(MarkedJudge):
     """A `Backend` and `BatchBackend` on a checkpoint with checked weights.
 
@@ -304,11 +307,10 @@ class TransformersBackend(MarkedJudge):
         config, control = model.generation_config, tokenizer.control
         stops = (control.im_end, control.endoftext, *end_tokens(config))
         step = DecodeStep(model) if DecodeStep.fits(model) else None
-        # The model must be alone on a GPU of its own: ZeroGPU takes a lent one back. The kernels of
-        # 8 bits wait for the host
-        captures = (
-            step and checkpoint.bits != "8bit" and model.device.type == "cuda" and not borrows_gpu()
-        )
+        # The model must be alone on a GPU of its own: ZeroGPU takes a lent one back
+        captures = step and model.device.type == "cuda" and not borrows_gpu()
+        if captures and checkpoint.bits == "8bit":  # Its kernels wait for the host
+            captures, self.notes = False, (*notes, SLOW_BITS)
         self.loaded = LoadedModel(
             model=model,
             tokenizer=tokenizer,
