@@ -28,6 +28,8 @@ from vrthinker_core.types.events import JudgeEvent, add_event
 from vrthinker_core.types.messages import Cancelled
 from vrthinker_core.video import DecoderPool
 
+PAIRS_IN_HAND = 8  # With a judge in this process
+
 # Pairs of a batch that are opened ahead of their first turn; also the threads that open videos
 OPEN_AHEAD = 4
 
@@ -143,23 +145,25 @@ def judge_many(
     backend: Backend,
     settings: Settings = Settings(),
     *,
-    live: int = 8,
+    live: int | None = None,
     cancelled: Cancelled = not_cancelled,
     trace_of: Callable[[int], Path | str | None] = lambda _: None,
 ) -> Iterator[tuple[int, JudgeEvent]]:
     """Compare many pairs, `live` at a time; yield (position, event).
 
-    Each pair has the same events as with `judge`. A judge that generates in batches in this process
-    has all live pairs in one batch, turn by turn. Any other judge is asked by a thread for each
-    pair, so that no pair waits for the slowest reply of all. Closing the generator ends every
-    unfinished run as `cancelled`. Pairs are taken from the iterable lazily: besides the live ones,
-    the videos of a few more may be being opened. `trace_of(position)` names the trace file of a
-    pair; None keeps no trace.
+    By default `live` is 8, or as many as a server takes: see `RemoteBackend`. Each pair has the
+    same events as with `judge`. A judge that generates in batches in this process has all live
+    pairs in one batch, turn by turn. Any other judge is asked by a thread for each pair, so that no
+    pair waits for the slowest reply of all. Closing the generator ends every unfinished run as
+    `cancelled`. Pairs are taken from the iterable lazily: besides the live ones, the videos of a
+    few more may be being opened. `trace_of(position)` names the trace file of a pair; None keeps no
+    trace.
 
     Raises `BadInput` at once as `judge` does, and if `live` is not a whole number from 1 up.
     """
     complete(settings, backend)
     check_pairs_in_hand("live", live)
+    most = pairs_in_hand(live, backend)
     if isinstance(pairs, VideoPair | str):
         raise BadInput("Give a list of pairs, not one.")
 
@@ -176,7 +180,7 @@ def judge_many(
                 )
                 for position, pair in enumerate(pairs)
             )
-            yield from run_many(comparisons, backend, live)
+            yield from run_many(comparisons, backend, most)
 
     return events()
 
@@ -323,7 +327,16 @@ def _stream_batch(
             yield number, judge_failure(error)
 
 
+def pairs_in_hand(many: int | None, backend: Backend) -> int:
+    """Return the number of pairs to judge at the same time, if `many` is None the backend's own."""
+    if many is not None:
+        return many
+    return backend.pairs_in_hand if isinstance(backend, RemoteBackend) else PAIRS_IN_HAND
+
+
 def check_pairs_in_hand(name: str, many: object) -> None:
-    """Raise `BadInput` unless the parameter `name` is a number of pairs."""
+    """Raise `BadInput` unless the parameter `name` is a number of pairs, or None."""
+    if many is None:
+        return
     if not isinstance(many, SupportsIndex) or operator.index(many) < 1:
         raise BadInput(f"{name}={many} is no number of pairs: give a whole number from 1 up.")

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from tests.support.loopback_server import LoopbackServer, QuietHandler, serving
 
-_PICTURE = re.compile(rb"data:image/png;base64,([^\"]+)")
+_PICTURE = re.compile(rb"data:image/(?:png|webp|bmp);base64,([^\"]+)")
 
 
 class CountingProxy(LoopbackServer):

@@ -97,7 +97,8 @@ def test_once_it_is_stopped_nothing_is_begun_and_what_was_played_is_kept(tmp_pat
 class Remote(ScriptedBackend):
     """A server whose first reply takes as long as a test likes."""
 
-    at_own_pace: bool = True
+    streams: bool = True
+    pairs_in_hand: int = 8
     first: threading.Lock = field(default_factory=threading.Lock)
     may_end: threading.Event = field(default_factory=threading.Event)
 

@@ -88,7 +88,7 @@ def test_the_best_judge_comes_first(best: list[str], monkeypatch: pytest.MonkeyP
 
 def test_judges_share_this_machine_and_a_server_has_a_width(load: LoadJudges) -> None:
     class Served(ScriptedBackend):
-        at_own_pace = True
+        pairs_in_hand, streams = 8, True
 
     judges = load(here=scripted("here"), served=lambda: Served([ANSWER]))
     judges.wait_all()

@@ -41,6 +41,11 @@ class ReplyText:
         self._replaced_to: int | None = None  # End offset of the last replacement
 
     @property
+    def may_redirect(self) -> bool:
+        """Whether `a` may still come."""
+        return bool(self._unwanted)
+
+    @property
     def text(self) -> str:
         """The text emitted so far."""
         return self.written[: self._emitted]
@@ -179,6 +184,9 @@ class BatchBackend(Backend, typing.Protocol):
 class RemoteBackend(Backend, typing.Protocol):
     """A backend whose replies are generated elsewhere, many at once."""
 
+    streams: bool
+    """False lets replies come whole, where nobody reads along."""
+
     @property
-    def at_own_pace(self) -> typing.Literal[True]:
-        """A flag for `isinstance`; importing `ServerBackend` instead would take seconds."""
+    def pairs_in_hand(self) -> int:
+        """The number of pairs to ask about at the same time, unless a person says another."""

@@ -1,7 +1,9 @@
 """The engines that serve a model: names, model facts and limits."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -10,6 +12,9 @@ import httpx
 import openai
 
 from vrthinker_core.backends.pictures import small_picture
+
+SLOTS = 8
+"""Replies to ask a server for at the same time, if nothing is known of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +27,15 @@ class ServerEngine:
     longer: str  # How to give the engine a longer context
     seeing: str = "Choose a model that does."  # How to give the engine a vision model
     cuts: bool = False  # The engine may cut a prompt that is too long without an error
+    slots: int = SLOTS  # Replies to ask a replica for at the same time, unless it says how many
 
 
 ENGINES: dict[str, ServerEngine] = {
-    "vllm": ServerEngine("vLLM", "vllm", 8000, "Start vLLM with a larger --max-model-len."),
+    "vllm": ServerEngine(
+        "vLLM", "vllm", 8000, "Start vLLM with a larger --max-model-len.", slots=48
+    ),
     "sglang": ServerEngine(
-        "SGLang", "sglang", 30_000, "Start SGLang with a larger --context-length."
+        "SGLang", "sglang", 30_000, "Start SGLang with a larger --context-length.", slots=48
     ),
     "llamacpp": ServerEngine(
         "llama.cpp",
@@ -63,6 +71,7 @@ class ModelFacts:
 
     sees: bool | None = None  # The model takes pictures
     context_length: int | None = None
+    slots: int | None = None  # Replies that it generates at the same time
 
 
 def engine_of(root: str, cards: Iterable[Mapping[str, Any]]) -> str:
@@ -108,7 +117,15 @@ async def engine_facts(
             said = await _get(client, f"{root}/props")
             sees = _inner(said, "modalities").get("vision")
             length = _count(_inner(said, "default_generation_settings").get("n_ctx"))
-            return ModelFacts(sees if isinstance(sees, bool) else None, length)
+            slots = _count(said.get("total_slots"))
+            return ModelFacts(sees if isinstance(sees, bool) else None, length, slots)
+        case "sglang":
+            said = await _get(client, f"{root}/get_server_info")
+            return ModelFacts(slots=_count(said.get("max_running_requests")))
+        case "vllm":
+            told = await _read(client.get, f"{root}/metrics")
+            replicas = set(re.findall(r'^vllm:num_requests_running\{.*?engine="(\d+)"', told, re.M))
+            return ModelFacts(slots=ENGINES[engine].slots * len(replicas) or None)
     return ModelFacts()
 
 
@@ -153,26 +170,36 @@ async def _get(client: openai.AsyncOpenAI, url: str, body: object = None) -> dic
     """Return the JSON object at an address (POST with `body`), else {}."""
     ask = client.get if body is None else partial(client.post, body=body)
     try:
-        async with asyncio.timeout(5):
-            found = (await ask(url, cast_to=httpx.Response)).json()
-    except (openai.OpenAIError, httpx.HTTPError, ValueError, RecursionError, TimeoutError):
+        found = json.loads(await _read(ask, url))
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 
 
+async def _read(ask: Callable[..., Any], url: str) -> str:
+    """Return the text at an address, "" if it does not come."""
+    try:
+        async with asyncio.timeout(5):
+            answer: httpx.Response = await ask(url, cast_to=httpx.Response)
+            return answer.text
+    except (openai.OpenAIError, httpx.HTTPError, TimeoutError):
+        return ""
+
+
 def _named(answer: dict[str, Any], key: str, name: str) -> dict[str, Any]:
     """Find a model by its name or an instance's; {} if missing."""
-    for model in _objects(answer.get("models")):
+    for model in objects_in(answer.get("models")):
         if name in (model.get(key), *(each.get("id") for each in _instances(model))):
             return model
     return {}
 
 
 def _instances(model: dict[str, Any]) -> list[dict[str, Any]]:
-    return _objects(model.get("loaded_instances"))
+    return objects_in(model.get("loaded_instances"))
 
 
-def _objects(found: object) -> list[dict[str, Any]]:
+def objects_in(found: object) -> list[dict[str, Any]]:
+    """Return the JSON objects of a list; [] for anything else."""
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 

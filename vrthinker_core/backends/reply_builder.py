@@ -12,6 +12,7 @@ from openai.types.chat import ChatCompletionChunk
 from openai.types.chat.chat_completion_chunk import ChoiceDelta
 
 from vrthinker_core.backends.base import ReplyText
+from vrthinker_core.backends.engines import objects_in
 from vrthinker_core.backends.server_errors import (
     ALL_THOUGHT,
     ENDLESS,
@@ -264,6 +265,12 @@ async def whole_reply(response: Any) -> Any:
         return None
     if not isinstance(found, dict):
         return None
+    for each in objects_in(found.get("choices")):
+        logprobs = each.get("logprobs")
+        if isinstance(logprobs, dict):  # Most tokens have no digit, and each is costly to build
+            tokens = objects_in(logprobs.get("content"))
+            digits = [token for token in tokens if _ALL_DIGITS.search(str(token.get("token")))]
+            logprobs["content"] = digits
     chunk = ChatCompletionChunk.construct(**found)
     for choice in chunk.choices or ():
         if isinstance(getattr(choice, "message", None), dict):

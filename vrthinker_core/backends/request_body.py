@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from vrthinker_core.backends.pictures import PictureCache
+from vrthinker_core.backends.pictures import FORMATS, PictureCache, PictureFormat
 from vrthinker_core.protocols import concat, paired
 from vrthinker_core.protocols.base import prompt_text
 from vrthinker_core.types import Frame
@@ -69,6 +69,8 @@ Feature = Literal[
     "prefill",
     "text first",
     "system",
+    "bmp",
+    "webp",
 ]
 """An optional part of a request that some servers refuse."""
 
@@ -77,9 +79,9 @@ EVERYWHERE: frozenset[Feature] = PLAIN | {"special tokens", "logprobs"}
 """Tried with an unknown engine, such as `transformers serve`, until refused."""
 
 BY_ENGINE: dict[str, frozenset[Feature]] = {
-    "vllm": EVERYWHERE | {"usage so far", "picture ids", "video", "continue"},
-    "sglang": EVERYWHERE | {"continue"},
-    "llamacpp": PLAIN | {"logprobs", "prefill"},
+    "vllm": EVERYWHERE | {"usage so far", "picture ids", "video", "continue", "bmp", "webp"},
+    "sglang": EVERYWHERE | {"continue", "bmp", "webp"},
+    "llamacpp": PLAIN | {"logprobs", "prefill", "bmp"},
     "lmstudio": PLAIN,
     "ollama": PLAIN | {"logprobs"},
     "openai": PLAIN - {"max_tokens"} | {"logprobs"},
@@ -87,7 +89,7 @@ BY_ENGINE: dict[str, frozenset[Feature]] = {
     "openrouter": PLAIN | {"logprobs", "text first"},
     "hf-inference": PLAIN | {"logprobs"},
 }
-"""The features that each engine and each host takes."""
+"""The features that each engine and each host takes. "bmp" is for a server on this machine."""
 
 
 def known_features(engine: str, model: str) -> frozenset[Feature]:
@@ -111,6 +113,8 @@ _NAMES: dict[Feature, str] = {
     "video": r"video(?:_url|\(s\)|s)?",
     "continue": r"continue_final_message|add_generation_prompt",
     "prefill": r"chat_template_kwargs|enable_thinking|prefill",
+    "bmp": r"bmp|(?:image|media|mime)[ _-]?(?:type|format)s?",
+    "webp": r"webp|(?:image|media|mime)[ _-]?(?:type|format)s?",
     "system": r"system (?:message|role|prompt|instruction)s?|(?:role|message)s?\W{0,9}system",
 }
 """How a refusal names a feature."""
@@ -152,13 +156,16 @@ class RequestForm:
         sampling: Sampling,
         pictures: PictureCache,
         prefix: str = "",
+        *,
+        streams: bool = True,
     ) -> dict[str, Any]:
         """Return the arguments of `chat.completions.create`.
 
         Pictures that the server has are sent as their id alone. With `prefix` the reply continues
-        after that text (see `goes_on`).
+        after that text (see `goes_on`). Without `streams` the reply comes whole: the client is
+        given a stream of one chunk.
         """
-        extra: dict[str, Any] = {}
+        extra: dict[str, Any] = {} if streams else {"stream": False}
         if "special tokens" in self.features:
             extra |= {"skip_special_tokens": False, "spaces_between_special_tokens": False}
         if prefix and "continue" in self.features:
@@ -178,7 +185,7 @@ class RequestForm:
         if "logprobs" in self.features:
             # All three labels are among eight alternatives unless one is very unlikely
             options |= {"logprobs": True, "top_logprobs": 8}
-        if "usage" in self.features:
+        if "usage" in self.features and streams:
             so_far = {"continuous_usage_stats": True} if "usage so far" in self.features else {}
             options["stream_options"] = {"include_usage": True, **so_far}
         return options
@@ -228,9 +235,12 @@ class RequestForm:
             known = pictures.video_id(frames) if video else pictures.picture_id(frames[0])
         part: dict[str, Any] = {"type": f"{kind}_url", f"{kind}_url": None}
         if known not in pictures.sent:
+            picture_format: PictureFormat = "png"
+            if formats := [name for name in FORMATS if name in self.features]:
+                picture_format = formats[0]
             # vLLM reads `video/jpeg` as pictures with commas between, in any picture format
-            media = "video/jpeg" if kind == "video" else "image/png"
-            data = ",".join(map(pictures.png, frames))
+            media = "video/jpeg" if kind == "video" else f"image/{picture_format}"
+            data = ",".join(pictures.encoded(frame, picture_format) for frame in frames)
             part[f"{kind}_url"] = {"url": f"data:{media};base64,{data}"}
         return part | ({"uuid": known} if known else {})
 

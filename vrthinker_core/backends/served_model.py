@@ -18,7 +18,7 @@ import stamina
 
 from vrthinker_core.__about__ import asset
 from vrthinker_core.backends.checkpoint_files import Marker, published_protocol, read_marker
-from vrthinker_core.backends.engines import ENGINES, card_facts, engine_facts, engine_of
+from vrthinker_core.backends.engines import ENGINES, SLOTS, card_facts, engine_facts, engine_of
 from vrthinker_core.backends.judge_name import SERVER_FORM, JudgeName, model_title
 from vrthinker_core.backends.registry import host_of
 from vrthinker_core.backends.request_body import RequestForm, known_features
@@ -160,6 +160,7 @@ class ServedModel:
     context_length: int | None = None
     marker: Marker = field(default_factory=Marker)  # Without protocols it is told the rules
     prices: Prices | None = None
+    slots: int = SLOTS  # Pairs to have in hand
 
 
 @dataclass(slots=True)
@@ -176,6 +177,7 @@ class Server:
     def __post_init__(self) -> None:
         features = known_features(self.model.engine, self.model.id)
         features -= set() if self.model.marker.video_items else {"video"}
+        features -= set() if is_here(self.address) else {"bmp"}
         self.form = RequestForm(self.model.id, not self.model.marker.protocols, features)
 
 
@@ -188,7 +190,6 @@ def make_client(address: JudgeName, secret: Secret, patience: Patience) -> opena
     `BadInput` if the client refuses the address or the proxy.
     """
     timeout = openai.Timeout(patience.silence, connect=patience.connect)
-    here = urlsplit(address.what).hostname in LOOPBACK
     try:
         hooks: Any = {"response": [refuse_redirect]}
         client = openai.AsyncOpenAI(
@@ -196,7 +197,9 @@ def make_client(address: JudgeName, secret: Secret, patience: Patience) -> opena
             api_key=secret.value or "none",
             max_retries=0,
             timeout=timeout,
-            http_client=openai.DefaultAsyncHttpxClient(trust_env=not here, event_hooks=hooks),
+            http_client=openai.DefaultAsyncHttpxClient(
+                trust_env=not is_here(address), event_hooks=hooks
+            ),
         )
     except ImportError as error:
         raise BadInput(f"The proxy that {PROXIES} names cannot be used: {error}") from None
@@ -207,6 +210,11 @@ def make_client(address: JudgeName, secret: Secret, patience: Patience) -> opena
     if (address.kind, secret.variable) != ("openai", "OPENAI_API_KEY"):
         client.organization = client.project = None
     return client
+
+
+def is_here(address: JudgeName) -> bool:
+    """Return whether an address is on this machine."""
+    return urlsplit(address.what).hostname in LOOPBACK
 
 
 def server_root(address: JudgeName) -> str:
@@ -238,7 +246,9 @@ def find_server(address: JudgeName, secret: Secret, patience: Patience) -> Serve
                 f"The model {model_title(model.id)} takes no pictures, as its server says. {advice}"
             )
         length = said.context_length or listed.context_length
-        return Server(found, replace(model, context_length=length), secret, patience)
+        slots = said.slots or (ENGINES[name].slots if name in ENGINES else SLOTS)
+        model = replace(model, context_length=length, slots=slots)
+        return Server(found, model, secret, patience)
 
     return _ask(address, secret, patience, find)
 

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import openai
 
@@ -69,8 +69,9 @@ class ServerConversation:
     cancelled leaves nothing behind here.
     """
 
-    def __init__(self, server: Server) -> None:
-        self._server = server
+    def __init__(self, server: Server, *, streams: bool = True) -> None:
+        """Without `streams`, a reply that needs no redirect comes whole."""
+        self._server, self._streams = server, streams
         self._pictures = PictureCache()
         self._thread: LoopThread | None = None
         self._client: openai.AsyncOpenAI | None = None
@@ -226,8 +227,9 @@ class ServerConversation:
         server takes it or no change can help.
         """
         server, form, shortened = self._server, self._server.form, False
+        streams = self._streams or builder.may_redirect
         while True:
-            body = form.body(messages, sampling, self._pictures, prefix)
+            body = form.body(messages, sampling, self._pictures, prefix, streams=streams)
             try:
                 send = partial(self._send, body)
                 first, stream = await server.patience.ask(send, server.secret, tell=tell)
@@ -386,11 +388,9 @@ def _measure(messages: Sequence[Message]) -> float:
 class ServerBackend(MarkedJudge):
     """A thread-safe `Backend` and `BatchBackend` whose replies a server generates."""
 
-    at_own_pace: Literal[True] = True  # See `RemoteBackend`
-
     def __init__(self, server: Server, name: str) -> None:
         super().__init__(name, server.model.marker)
-        self.server = server
+        self.server, self.streams = server, True
 
     @classmethod
     def open(
@@ -429,8 +429,13 @@ class ServerBackend(MarkedJudge):
             )
         return tuple(notes)
 
+    @property
+    def pairs_in_hand(self) -> int:
+        """What the server can generate at the same time, as it says or as its engine does."""
+        return self.server.model.slots
+
     def open_conversation(self) -> ServerConversation:
         """Return a new conversation, which connects with its first request."""
-        return ServerConversation(self.server)
+        return ServerConversation(self.server, streams=self.streams)
 
     stream_batch = staticmethod(stream_replies)

@@ -13,7 +13,6 @@ from typer import Argument, Exit, Option
 
 from vrthinker_core.backends import default_choice
 from vrthinker_core.commands.terminal import (
-    CONCURRENCY,
     INTERRUPTED,
     NO_VERDICT,
     ConcurrencyOption,
@@ -48,6 +47,7 @@ from vrthinker_core.evaluation.job import (
 from vrthinker_core.evaluation.video_table import VideoTable, read_videos
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import ROW_FAULT, MissingRule, PairResult
+from vrthinker_core.runner import PAIRS_IN_HAND
 from vrthinker_core.types import Dimension, Settings
 from vrthinker_core.words import DASH, count, encodable, or_dash, p_value, printable, share
 
@@ -143,6 +143,8 @@ def _bare_interval(estimate: "IntervalEstimate | None") -> str:
 
 
 SAMPLE = 24  # default number of pairs in an estimate
+CLIENT_LIMIT = 0.8
+"""Share of one processor from which on this process, whose threads share one, slows a server down."""
 
 
 @with_setting_options
@@ -157,7 +159,7 @@ def evaluate(
     limit: Annotated[
         int | None, Option(help="Judge only this many pairs, the same for any order of the rows.")
     ] = None,
-    concurrency: ConcurrencyOption = CONCURRENCY,
+    concurrency: ConcurrencyOption = None,
     engine: EngineOption = "local",
     resume: Annotated[
         bool, Option("--resume", help="Continue the run in --out; retry transient failures.")
@@ -197,7 +199,7 @@ def evaluate(
         )
         raise Exit(INTERRUPTED)
     if estimate:
-        _print_estimate(results, chosen, pairs, counts, concurrency)
+        _print_estimate(results, chosen, pairs, counts, job)
     else:
         left_out = sum(result.left_out for result in results)
         judged = sum(result.judged for result in results)
@@ -213,6 +215,7 @@ def evaluate(
 def _judge(
     job: EvaluationJob, pairs: Sequence[EvaluationPair], stopped: Callable[[], bool]
 ) -> ProgressCounts:
+    used = time.process_time()
     before, results = job.start(pairs, stopped)
     failed = sum(not (result.judged or result.left_out) for result in before)
     counts = ProgressCounts(len(pairs), len(before), failed)
@@ -220,6 +223,7 @@ def _judge(
         for result in results:
             add(result)
     counts.seconds = time.monotonic() - counts.begun
+    counts.busy = (time.process_time() - used) / counts.seconds
     return counts
 
 
@@ -228,16 +232,22 @@ def _print_estimate(
     chosen: Sequence[EvaluationPair],
     pairs: Sequence[EvaluationPair],
     counts: ProgressCounts,
-    concurrency: int,
+    job: EvaluationJob,
 ) -> None:
     ids = {pair.id for pair in chosen}
     sample = [result for result in results if result.pair.id in ids]
     if counts.judged:
         took = counts.seconds / counts.judged * len(sample)
     else:
-        took = sum(result.seconds for result in sample) / min(concurrency, len(sample))
+        live = job.concurrency or PAIRS_IN_HAND
+        took = sum(result.seconds for result in sample) / min(live, len(sample))
     whole = sum(not (pair.fault or pair.left_out) for pair in pairs)
     print("\n".join(estimate_whole(sample, whole, took).lines()))
+    if job.served and counts.busy > CLIENT_LIMIT:
+        print(
+            f"This process was busy {counts.busy:.0%} of the time, so it is the limit, not the server: "
+            "add --engine ray, which asks from several processes."
+        )
     print("These results count: go on with --resume, without --estimate.")
 
 
@@ -289,7 +299,7 @@ def rank(
     ] = "loses",
     out: ResultsOption = Path("ranking"),
     resume: Annotated[bool, Option("--resume", help="Continue with the results in --out.")] = False,
-    concurrency: ConcurrencyOption = CONCURRENCY,
+    concurrency: ConcurrencyOption = None,
     engine: EngineOption = "local",
     settings: Settings,
 ) -> None:

@@ -77,7 +77,6 @@ from vrthinker_core.words import (
 )
 
 BAD_INPUT, NO_VERDICT, INTERRUPTED = 2, 3, 130  # Exit status; the last of Ctrl+C
-CONCURRENCY = 8  # default number of pairs judged at the same time
 LINE_SECONDS = 5.0  # between two lines of progress
 
 JudgeOption = Annotated[
@@ -86,7 +85,10 @@ JudgeOption = Annotated[
 ResultsOption = Annotated[
     Path, Option(help="Folder for the results: new, or of the run to --resume.")
 ]
-ConcurrencyOption = Annotated[int, Option(help="Pairs judged at the same time.")]
+ConcurrencyOption = Annotated[
+    int | None,
+    Option(help="Pairs judged at the same time. (default: 8, or as many as a server takes)"),
+]
 EngineOption = Annotated[str, Option(help="local, or ray[:ADDRESS] for a cluster.")]
 
 
@@ -237,6 +239,7 @@ class ProgressCounts:
     judged: int = 0  # in this start, with failures of the judge; the base of the rate
     begun: float = field(default_factory=time.monotonic)
     seconds: float = 0.0  # length of this start, once it has ended
+    busy: float = 0.0  # this process's share of one processor meanwhile
 
     def add(self, result: PairResult) -> str:
         """Count a result; return the sentence of its failure, or ""."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vrthinker_core.backends import Backend, default_choice, open_backend
-from vrthinker_core.backends.base import not_cancelled
-from vrthinker_core.errors import BadInput, VideoError, os_errors
+from vrthinker_core.backends.base import RemoteBackend, not_cancelled
+from vrthinker_core.backends.judge_name import parse_judge
+from vrthinker_core.backends.registry import JUDGES
+from vrthinker_core.errors import BadInput, JudgeError, VideoError, os_errors
 from vrthinker_core.evaluation.local_engine import judge_locally
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.open_dataset import read_dataset, take_some
@@ -39,7 +41,7 @@ from vrthinker_core.results.result import (
     write_run,
     write_table,
 )
-from vrthinker_core.runner import check_pairs_in_hand
+from vrthinker_core.runner import PAIRS_IN_HAND, check_pairs_in_hand, pairs_in_hand
 from vrthinker_core.storage import hold_folder, remove_parts
 from vrthinker_core.system import allow_pairs
 from vrthinker_core.types import Settings
@@ -169,7 +171,7 @@ class EvaluationJob:
     judge: Backend | str  # open, or as it was chosen
     settings: Settings
     out: Path
-    concurrency: int
+    concurrency: int | None = None  # None: see `pairs_in_hand`
     engine: str = "local"  # or ray, or ray:ADDRESS
 
     def __post_init__(self) -> None:
@@ -180,7 +182,14 @@ class EvaluationJob:
             raise BadInput("A cluster opens its judges itself: give the name of the judge.")
         check_pyarrow()
         if self.engine == "local":
-            allow_pairs(self.concurrency)
+            allow_pairs(self.concurrency or PAIRS_IN_HAND)
+
+    @property
+    def served(self) -> bool:
+        """Whether a server generates the replies."""
+        if isinstance(self.judge, str):
+            return JUDGES[parse_judge(self.judge).kind].served
+        return isinstance(self.judge, RemoteBackend)
 
     def describe(
         self, dataset: str, path: Path, pairs: Sequence[EvaluationPair], limit: int | None
@@ -200,14 +209,19 @@ class EvaluationJob:
         Raises BadInput, and CheckpointError for a judge that cannot be opened.
         """
         how: dict[str, Any] = {"settings": self.settings, "out": self.out}
-        how["concurrency"] = self.concurrency
         if self.engine == "local":
             backend = open_backend(self.judge) if isinstance(self.judge, str) else self.judge
-            return backend.name, partial(judge_locally, backend=backend, cancelled=stopped, **how)
+            allow_pairs(live := pairs_in_hand(self.concurrency, backend))
+            how |= {"concurrency": live, "backend": backend, "cancelled": stopped}
+            return backend.name, partial(judge_locally, **how)
         from vrthinker_core.evaluation.ray_engine import judge_on_ray
 
-        address = self.engine.partition(":")[2] or None
+        address, live = self.engine.partition(":")[2] or None, self.concurrency or PAIRS_IN_HAND
+        if self.concurrency is None and self.served:
+            with suppress(JudgeError):  # The nodes may reach a server that this machine does not
+                live = pairs_in_hand(None, open_backend(str(self.judge)))
         how |= {"judge": str(self.judge), "address": address, "stopped": stopped}
+        how["concurrency"] = live
         return str(self.judge), partial(judge_on_ray, **how)
 
     def start(
@@ -241,7 +255,7 @@ def evaluate(
     *,
     out: Path | str,
     limit: int | None = None,
-    concurrency: int = 8,
+    concurrency: int | None = None,
     engine: str = "local",
     resume: bool = False,
     on_result: Callable[[PairResult], object] | None = None,
@@ -250,7 +264,7 @@ def evaluate(
 
     `dataset` is the layout of `path`: "videogen-reward", "genai-bench", "mj-bench-video" or "csv".
     `judge` is as in `compare`, `engine` is "local", "ray" or "ray:ADDRESS". `limit` takes only so
-    many pairs, `concurrency` of them at a time. `on_result` gets each new result.
+    many pairs, `concurrency` of them at a time (None: 8, or as many as a server takes). `on_result` gets each new result.
 
     Writes results, `traces/` and a report into `out`: a new folder, or with `resume` that of the
     same evaluation. Raises `BadInput` for a wrong argument, data set or folder, and `JudgeError`

@@ -1,10 +1,11 @@
 """The engine of this process: many pairs side by side, one judge."""
 
 from collections.abc import Iterable, Iterator
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 
-from vrthinker_core.backends.base import Backend, not_cancelled
+from vrthinker_core.backends.base import Backend, RemoteBackend, not_cancelled
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import TRACES, PairResult, result_of
 from vrthinker_core.runner import judge_many, whole_traces
@@ -26,6 +27,9 @@ def judge_locally(
     Each pair has a trace below `out`. Pairs are taken as they are needed. Once `cancelled`, those
     in hand end as cancelled.
     """
+    if isinstance(backend, RemoteBackend):
+        backend = copy(backend)
+        backend.streams = False
     taken: dict[int, EvaluationPair] = {}
 
     def videos() -> Iterator[VideoPair]:

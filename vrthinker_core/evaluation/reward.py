@@ -15,7 +15,7 @@ from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.drawn.notes import outside_words
 from vrthinker_core.errors import BadInput, os_errors
 from vrthinker_core.evaluation.strengths import pair_score, win_rates
-from vrthinker_core.runner import check_pairs_in_hand, judge_many, whole_traces
+from vrthinker_core.runner import check_pairs_in_hand, judge_many, pairs_in_hand, whole_traces
 from vrthinker_core.system import allow_pairs
 from vrthinker_core.types import Dimension, Settings, StopReason, Trace, VideoPair
 from vrthinker_core.types.messages import Cancelled
@@ -115,10 +115,12 @@ def reward_many(
     settings: Settings = Settings(),
     *,
     traces: Path | str | None = None,
-    concurrency: int = 8,
+    concurrency: int | None = None,
     cancelled: Cancelled = not_cancelled,
 ) -> list[Reward]:
     """Compute rewards of several prompts, in order, `concurrency` pairs at a time.
+
+    None is the `live` of `judge_many`.
 
     Raises as `reward` does, and BadInput for a `concurrency` that is no whole number from 1 up, or
     more than open files allow.
@@ -130,7 +132,6 @@ def reward_many(
     asked = [(prompt, tuple(map(str, videos))) for prompt, videos in groups]
     if any(len(videos) < 2 for _, videos in asked):
         raise BadInput("A reward needs at least two videos of each prompt.")
-    allow_pairs(concurrency)
     # Each place in a group is on either side about as often, over the groups of one call and, for
     # a trainer that asks group by group, over calls.
     start = zlib.crc32("".join(str(prompt) for prompt, _ in asked[:1]).encode("utf-8", "replace"))
@@ -149,9 +150,8 @@ def reward_many(
         with os_errors(f"Cannot keep traces in {folder}"):
             folder.mkdir(parents=True, exist_ok=True)
     backend = open_backend(judge) if judge is None or isinstance(judge, str) else judge
-    events = judge_many(
-        pairs, backend, settings, live=concurrency, cancelled=cancelled, trace_of=trace_of
-    )
+    allow_pairs(live := pairs_in_hand(concurrency, backend))
+    events = judge_many(pairs, backend, settings, live=live, cancelled=cancelled, trace_of=trace_of)
     found = dict(whole_traces(events))
     compared: list[list[ComparedVideos]] = [[] for _ in asked]
     for position, (group, first, second) in enumerate(ends):
@@ -189,7 +189,7 @@ async def areward_many(
     settings: Settings = Settings(),
     *,
     traces: Path | str | None = None,
-    concurrency: int = 8,
+    concurrency: int | None = None,
 ) -> list[Reward]:
     """Run `reward_many` in a thread, cancelled as `areward` is."""
     return await _in_thread(

@@ -289,7 +289,7 @@ class RunStart:
 
     at: str  # time in UTC, ISO 8601
     engine: str
-    concurrency: int
+    concurrency: int | None  # as a person said it
     limit: int | None
     versions: dict[str, str] = field(default_factory=dict)
 

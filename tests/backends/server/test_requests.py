@@ -35,7 +35,7 @@ from tests.support.slow import slow
 from vrthinker_core import Settings, VideoPair, judge
 from vrthinker_core.backends import Backend
 from vrthinker_core.backends.judge_name import parse_judge
-from vrthinker_core.backends.pictures import PictureCache
+from vrthinker_core.backends.pictures import FORMATS, PictureCache, PictureFormat
 from vrthinker_core.backends.server_backend import ServerBackend
 from vrthinker_core.errors import ContextFull
 from vrthinker_core.protocols.base import prompt_text
@@ -58,7 +58,6 @@ def test_a_request_holds_the_sampling_and_keeps_control_tokens() -> None:
     assert body["skip_special_tokens"] is body["spaces_between_special_tokens"] is False
     assert body["stream_options"]["include_usage"]
     assert "tools" not in body
-    assert parts(body)[0]["image_url"]["url"].startswith("data:image/png;base64,")
 
 
 def test_a_published_checkpoint_gets_its_prompts_bare_and_others_the_rules_in_words() -> None:
@@ -145,18 +144,42 @@ def test_a_server_that_knows_no_ids_gets_every_picture_each_time() -> None:
         assert not any("uuid" in part for body in server.bodies[-2:] for part in parts(body))
 
 
-def test_a_picture_is_the_frame_pixel_for_pixel_and_is_encoded_once_while_there_is_room() -> None:
+def test_a_picture_has_the_format_that_its_server_takes() -> None:
+    refused = refuses(400, "Unsupported image format")
+    found = []
+    for cards, answers in ((VLLM, [says()]), (VLLM, [refused, says()]), (GENERAL, [says()])):
+        with talking(*answers, cards=cards) as (server, conversation):
+            ask(conversation, opening(1))
+        urls = [part["image_url"]["url"] for part in parts(server.bodies[-1])[:2]]
+        found.append({url.partition(";")[0] for url in urls})
+    assert found == [{"data:image/bmp"}, {"data:image/png"}, {"data:image/png"}]
+
+
+def test_a_reply_that_nobody_reads_along_comes_whole_unless_it_may_be_redirected() -> None:
+    with serving(says(), cards=VLLM) as server:
+        backend = open_judge(server)
+        backend.streams = False
+        with closing(backend.open_conversation()) as conversation:
+            for sampling in (Sampling(), Sampling(redirect=("<tool_call>", "<Answer>"))):
+                assert ask(conversation, opening(1), sampling).text == ANSWER
+    assert [body["stream"] for body in server.bodies] == [False, True]
+
+
+@pytest.mark.parametrize("picture_format", FORMATS)
+def test_a_picture_is_the_frame_pixel_for_pixel_and_is_encoded_once_while_there_is_room(
+    picture_format: PictureFormat,
+) -> None:
     frames = [frame(FrameRef(slot, Side.FIRST), 30, 20) for slot in range(6)]
-    size = len(PictureCache().png(frames[0]))
+    size = len(PictureCache().encoded(frames[0], picture_format))
     cache = PictureCache(max_bytes=3 * size + size // 2)
-    first = cache.png(frames[0])
+    first = cache.encoded(frames[0], picture_format)
     pixels = np.asarray(Picture.open(io.BytesIO(base64.b64decode(first))))
     assert (pixels.shape, pixels.tobytes()) == ((20, 30, 3), frames[0].rgb)
-    assert cache.png(frames[0]) is first
+    assert cache.encoded(frames[0], picture_format) is first
     for each in frames[1:]:
-        cache.png(each)
-    assert cache.png(frames[0]) is not first
-    assert cache.png(frames[0]) == first
+        cache.encoded(each, picture_format)
+    assert cache.encoded(frames[0], picture_format) is not first
+    assert cache.encoded(frames[0], picture_format) == first
     assert len({cache.picture_id(each) for each in frames}) == 6
     assert PictureCache().picture_id(frames[0]) == cache.picture_id(frames[0])
 
