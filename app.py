@@ -18,7 +18,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from vrthinker_core.backends.borrowed_gpu import borrows_gpu, gpu_seconds
+from vrthinker_core.backends.devices import borrows_gpu, gpu_seconds
 from vrthinker_core.backends.judge_name import JUDGE_FORMS, parse_judge
 from vrthinker_core.backends.registry import JudgeGroup
 from vrthinker_core.errors import BadInput, os_errors

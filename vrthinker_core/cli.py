@@ -68,7 +68,7 @@ from vrthinker_core.types.messages import Cancelled
 from vrthinker_core.types.order import order_of
 from vrthinker_core.types.settings import setting
 from vrthinker_core.types.wording import OTHER_JUDGES, SCRIPTED, SCRIPTED_HELP, order_unchecked
-from vrthinker_core.video import Clip, FramePlan
+from vrthinker_core.video import Clip, DecoderPool, FramePlan
 from vrthinker_core.video.files import open_local
 
 
@@ -159,10 +159,13 @@ def compare(
     if trace is not None:
         check_trace_option(trace)
     check_inputs(prompt, video1, video2)
-    pair, backend = VideoPair(prompt, video1, video2), open_backend(judge)
-    with stop_on_signal() as stopped:
-        events = run_judge(pair, backend, settings, cancelled=stopped, trace=trace)
-        raise Exit(_print_live(events, json_only, stopped))
+    with DecoderPool() as decoders:
+        decoders.preload()  # While the judge opens
+        pair, backend = VideoPair(prompt, video1, video2), open_backend(judge)
+        with stop_on_signal() as stopped:
+            how: Any = {"cancelled": stopped, "trace": trace, "decoder_pool": decoders}
+            events = run_judge(pair, backend, settings, **how)
+            raise Exit(_print_live(events, json_only, stopped))
 
 
 @app.command()
@@ -197,10 +200,13 @@ def branch(
                 f"{trace} holds the run to branch from and would be lost: name another file with --trace."
             )
     check_inputs(plan.prompt, video1, video2)
-    pair, backend = VideoPair(plan.prompt, video1, video2), open_backend(judge)
-    with stop_on_signal() as stopped:
-        events = judge_branch(plan, pair, backend, cancelled=stopped, trace=trace)
-        raise Exit(_print_live(events, json_only, stopped))
+    with DecoderPool() as decoders:
+        decoders.preload()  # While the judge opens
+        pair, backend = VideoPair(plan.prompt, video1, video2), open_backend(judge)
+        with stop_on_signal() as stopped:
+            how: Any = {"cancelled": stopped, "trace": trace, "decoder_pool": decoders}
+            events = judge_branch(plan, pair, backend, **how)
+            raise Exit(_print_live(events, json_only, stopped))
 
 
 for command in (evaluate, report, rank, teacher, train):

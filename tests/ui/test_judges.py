@@ -19,7 +19,7 @@ from tests.ui.conftest import write_script
 from tests.ui.support.inside import RUN
 from tests.ui.support.saved_examples import ANSWER
 from vrthinker_core.backends import Backend, ScriptedBackend
-from vrthinker_core.backends.borrowed_gpu import gpu_seconds
+from vrthinker_core.backends.devices import gpu_seconds
 from vrthinker_core.branch_plan import Changes, plan_branch
 from vrthinker_core.errors import BadInput, CheckpointError
 from vrthinker_core.types import Settings, VideoPair, Vote

@@ -19,7 +19,7 @@ from tests.ui.conftest import Clips, Server, write_script
 from tests.ui.support import handmade_runs
 from tests.ui.support.api import answers, begin, messages, uploaded
 from tests.ui.support.saved_examples import ANSWER, PROMPT, ask
-from vrthinker_core.backends.borrowed_gpu import gpu_seconds
+from vrthinker_core.backends.devices import gpu_seconds
 from vrthinker_core.errors import CheckpointError, VrThinkerError
 from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.types.events import JudgeEvent

@@ -30,10 +30,9 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_
 from transformers.utils import logging
 
 from vrthinker_core.backends import checkpoint_files
-from vrthinker_core.backends.borrowed_gpu import borrows_gpu
 from vrthinker_core.backends.chat_template import CONTROL_TOKENS
 from vrthinker_core.backends.checkpoint_files import GENERATION_CONFIG, Marker, read_marker
-from vrthinker_core.backends.devices import best_device, check_device, is_out_of_memory
+from vrthinker_core.backends.devices import best_device, borrows_gpu, check_device, is_out_of_memory
 from vrthinker_core.backends.judge_name import Bits, folder_title
 from vrthinker_core.backends.layers import attention_for
 from vrthinker_core.backends.quantize import (

@@ -1,5 +1,6 @@
 """`open_backend`: opens a built-in judge, checkpoint, server or script."""
 
+import gc
 import json
 import sys
 from dataclasses import replace
@@ -70,6 +71,8 @@ def _open_local(
     """Open a Qwen2.5-VL in our own engine, any other model in `PlainBackend`."""
     from vrthinker_core.backends.checkpoint_files import OURS
 
+    collects = gc.isenabled()
+    gc.disable()  # A sixth of the seconds that these imports take
     try:
         from vrthinker_core.backends.checkpoint import find_source, open_checkpoint, open_plain
         from vrthinker_core.backends.plain import PlainBackend
@@ -81,6 +84,9 @@ def _open_local(
             "The installed torchvision belongs to another torch, so no model opens: "
             "run pip uninstall torchvision, which is not needed."
         ) from error
+    finally:
+        if collects:
+            gc.enable()
     found = find_source(source, bits, device)
     if found.config.get("model_type") == OURS:
         return TransformersBackend(open_checkpoint(source, device=device, bits=bits), name, notes)

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 
 from vrthinker_core.backends.checkpoint_files import is_downloaded, published_protocol
-from vrthinker_core.backends.devices import available_memory, best_device
+from vrthinker_core.backends.devices import Needs, available_memory, best_device
 from vrthinker_core.backends.discover import LocalServer, local_servers
 from vrthinker_core.backends.judge_name import DEFAULT_CHECKPOINT, Bits
-from vrthinker_core.backends.quantize import Needs
 from vrthinker_core.backends.registry import JUDGES
 
 NEEDS_OF_7B: dict[Bits | None, Needs] = {

@@ -6,7 +6,6 @@ import logging
 import re
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,7 +16,7 @@ from packaging.version import Version
 from safetensors import safe_open
 
 from vrthinker_core.backends.checkpoint_files import ADAPTER, read_json, tensor_shapes
-from vrthinker_core.backends.devices import available_memory
+from vrthinker_core.backends.devices import Needs, available_memory
 from vrthinker_core.backends.judge_name import HUB_ID, Bits, folder_title
 from vrthinker_core.errors import CheckpointError
 
@@ -25,19 +24,6 @@ BYTES_A_WEIGHT: dict[Bits, float] = {"4bit": 0.5 + 1 / 64 + 4 / (64 * 256), "8bi
 """Bytes of a quantised weight. "4bit" is NF4 with double quantisation: a byte for 64 weights, and 4
 bytes for 256 of these bytes. "8bit" is int8.
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Needs:
-    """The bytes that a judge takes on its device."""
-
-    weights: int
-    cache: int  # Keys and values of a long deliberation, 20,000 tokens
-
-    @property
-    def total(self) -> int:
-        """Both, and a twentieth of the weights for a pass's intermediate values."""
-        return int(1.05 * self.weights) + self.cache
 
 
 def kept_modules(model: Any) -> list[str]:

@@ -13,7 +13,6 @@ from contextlib import suppress
 import torch
 
 from vrthinker_core.backends.base import GenerationRequest, StreamItem, not_cancelled
-from vrthinker_core.backends.borrowed_gpu import borrows_gpu
 from vrthinker_core.backends.chat_template import PromptItem, SafeTokenizer, VisionItem, token_count
 from vrthinker_core.backends.checkpoint import Checkpoint, end_tokens, open_checkpoint
 from vrthinker_core.backends.checkpoint_files import MarkedJudge
@@ -23,7 +22,7 @@ from vrthinker_core.backends.decode import (
     check_context,
     to_judge_error,
 )
-from vrthinker_core.backends.devices import limit_threads, parallelism
+from vrthinker_core.backends.devices import borrows_gpu, limit_threads, parallelism
 from vrthinker_core.backends.generation import Generation, LoadedModel
 from vrthinker_core.backends.judge_name import folder_title
 from vrthinker_core.backends.kv_cache import PrefixCache, groups_up_to
