@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from vrthinker_core import __about__, open_backend
+from vrthinker_core.backends.devices import best_device
 from vrthinker_core.errors import BadInput
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -51,6 +52,15 @@ def test_nothing_happens_at_import() -> None:
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.skipif(best_device() != "cpu", reason="torch tells of the GPU")
+def test_judges_are_listed_without_torch() -> None:
+    code = "import sys; from vrthinker_core.backends.offers import best_choice, offers; offers([]); best_choice([]); print('torch' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "False"
 
 
 def test_what_a_wheel_lacks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
