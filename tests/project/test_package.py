@@ -56,7 +56,7 @@ def test_nothing_happens_at_import() -> None:
 
 @pytest.mark.skipif(best_device() != "cpu", reason="torch tells of the GPU")
 def test_judges_are_listed_without_torch() -> None:
-    code = "import sys; from vrthinker_core.backends.offers import best_choice, offers; offers([]); best_choice([]); print('torch' in sys.modules)"
+    code = "import sys; from vrthinker_core.backends.offers import offers; offers([]); print('torch' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
