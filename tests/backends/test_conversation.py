@@ -350,7 +350,7 @@ def test_a_cache_that_grows_for_a_prompt_exists_once(
     assert not any(tensor() is not None for tensor in keys_and_values)
 
 
-def test_sampled_replies_are_decoded_a_token_at_a_time(small: TransformersBackend) -> None:
+def test_sampled_replies_are_those_of_single_steps(small: TransformersBackend) -> None:
     sampling = Sampling(max_new_tokens=20, temperature=1.0, seed=5)
     assert same(*(generate(conversation_with(small, n), ASK, sampling) for n in (8, 0)))
 

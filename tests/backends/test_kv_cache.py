@@ -26,7 +26,6 @@ from vrthinker_core.backends.base import GenerationRequest, StreamItem, not_canc
 from vrthinker_core.backends.chat_template import SafeTokenizer, render_prompt
 from vrthinker_core.backends.checkpoint import open_checkpoint
 from vrthinker_core.backends.kv_cache import PrefixCache
-from vrthinker_core.backends.layers import RowAttention
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.backends.vision_encoder import VisionEncoder
 from vrthinker_core.errors import BackendFailed, ContextFull
@@ -324,7 +323,7 @@ def test_a_batched_step_that_fails_is_tried_once_and_over_several_gpus_never(
         backend.loaded = replace(small.loaded, step=None)
     requests = asks(backend, OPENINGS, Sampling(9))
     expected = [alone(small, request) for request in requests]
-    monkeypatch.setattr(RowAttention, "visible", fail)
+    monkeypatch.setattr(batch_decoding, "decode_together", fail)
     assert [comparable(end) for end in last_items(backend, requests)] == expected
     assert len(tries) == (0 if spread else 1)
 

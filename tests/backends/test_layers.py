@@ -57,42 +57,22 @@ def test_a_sliding_window_is_masked_as_it_says() -> None:
 @pytest.mark.parametrize("groups", [1, 2, 4])
 @torch.inference_mode()
 def test_a_step_gives_what_the_modules_give_and_their_weights_stay(groups: int) -> None:
-    """From a row, from rows in a tensor, and for sequences of different lengths; the fused weights are those of the modules."""
-    config = small_config({"num_key_value_heads": groups})
-    model = Qwen2_5_VLForConditionalGeneration(config).eval()
+    """From a row that is known and from one that a tensor names; the joined weights are those of the modules."""
+    model = Qwen2_5_VLForConditionalGeneration(small_config({"num_key_value_heads": groups})).eval()
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
-    step, lengths = DecodeStep(model), (9, 5)
-    prompts = [torch.randint(0, 300, (1, length + 1)) for length in lengths]
-    caches = [model(prompt[:, :-1], use_cache=True).past_key_values for prompt in prompts]
-    expected = torch.cat([model(prompt).logits[:, -1] for prompt in prompts])
-    tokens, rows = torch.cat([prompt[0, -1:] for prompt in prompts]), torch.tensor(lengths)
-
-    def storage(*numbers: int) -> list[Any]:
-        """Room for 12 rows a sequence, zeros where no token was read."""
-        found = []
-        for layer in zip(*(caches[n].layers for n in numbers), strict=True):
-            pads = [12 - each.keys.shape[2] for each in layer]
-            found.append(
-                tuple(
-                    torch.cat(
-                        [
-                            pad(getattr(each, name), (0, 0, 0, n))
-                            for each, n in zip(layer, pads, strict=True)
-                        ]
-                    )
-                    for name in ("keys", "values")
-                )
-            )
-        return found
-
-    alone = [
-        step(tokens[n : n + 1], rows[n : n + 1], attend_from_row(storage(n), lengths[n]))
-        for n in range(2)
+    step, prompt = DecodeStep(model), torch.randint(0, 300, (1, 10))
+    expected = model(prompt).logits[:, -1]
+    read = model(prompt[:, :-1], use_cache=True).past_key_values.layers
+    storages = [
+        [tuple(pad(each, (0, 0, 0, 3)) for each in (layer.keys, layer.values)) for layer in read]
+        for _ in range(2)
     ]
-    both = RowAttention(storage(0, 1))
-    both.rows.copy_(rows)
-    for found in (torch.cat(alone), *(step(tokens, rows, both.visible(n)) for n in (10, None))):
+    named = RowAttention(storages[1])
+    named.row.fill_(9)
+    for attend in (attend_from_row(storages[0], 9), named.attend()):
+        found = step(prompt[0, -1:], torch.tensor([9]), attend)
         torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(*storages, atol=1e-5, rtol=1e-5)
     assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
 
 

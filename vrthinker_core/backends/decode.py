@@ -231,7 +231,7 @@ class MultiStepDecoder:
     def _load_inputs(self, attention: RowAttention, reply: Sequence[int]) -> None:
         self._token.fill_(reply[-1])
         self._position.fill_(self._cache.next_position)
-        attention.rows.fill_(self._cache.num_tokens)
+        attention.row.fill_(self._cache.num_tokens)
         if self._penalty != 1.0:
             self._seen.zero_()
             seen = sorted({*self._prompt_tokens, *reply})
@@ -239,7 +239,7 @@ class MultiStepDecoder:
 
     def _step_and_sample(self, attention: RowAttention) -> None:
         """Run one decode step and replace its inputs with the next step's."""
-        logits = self._step(self._token, self._position, attention.visible())[0]
+        logits = self._step(self._token, self._position, attention.attend())[0]
         if self._penalty != 1.0:
             penalised = apply_repetition_penalty(logits, self._penalty)
             logits = torch.where(self._seen, penalised, logits)
@@ -247,7 +247,7 @@ class MultiStepDecoder:
         self._token.copy_(draw_token(logits, self._temperature, self.generator))
         if self._penalty != 1.0:
             self._seen.index_fill_(0, self._token, True)
-        attention.rows += 1
+        attention.row += 1
         self._position += 1
 
 

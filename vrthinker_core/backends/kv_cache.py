@@ -1,6 +1,6 @@
 """PrefixCache: the KV cache of one conversation."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, TypeVar, cast
 
@@ -130,21 +130,12 @@ class PrefixCache:
         """All allocated rows of each layer."""
         return [layer.storage for layer in self.layers]
 
-    @torch.inference_mode()
     def decode(self, token: int) -> torch.Tensor:
         """Process one token; return the logits after it, (vocabulary,) in float32."""
         if self.step is None:
             self.trim()
             return self.forward([token])
-        limit_threads(self.vision.threads)
-        self.reserve(1)
-        device = self.layers[0].storage[0].device
-        tokens = torch.tensor([token], device=device)
-        positions = torch.tensor([self.next_position], device=device)
-        attend = attend_from_row(self.storage, self.num_tokens)
-        logits = self.step(tokens, positions, attend)[0]
-        self.append(token)
-        return logits
+        return decode_together(self.step, {self: token})[0]
 
     @torch.inference_mode()
     def forward(self, items: Sequence[PromptItem]) -> torch.Tensor:
@@ -202,6 +193,33 @@ class PrefixCache:
                 columns.append(torch.stack(grid).reshape(3, -1) + next_positions[-1])
                 next_positions.append(next_positions[-1] + max(height, width))
         return torch.cat(columns, dim=1), next_positions[1:]
+
+
+@torch.inference_mode()
+def decode_together(step: DecodeStep, tokens: Mapping[PrefixCache, int]) -> torch.Tensor:
+    """Process one token in each cache; return the logits after each, (caches, vocabulary).
+
+    Projections are common to all, attention is each cache's own: no rows are copied or masked.
+    """
+    caches = list(tokens)
+    limit_threads(caches[0].vision.threads)
+    for cache in caches:
+        cache.reserve(1)
+    attends = [attend_from_row(cache.storage, cache.num_tokens) for cache in caches]
+
+    def attend(layer: int, *states: torch.Tensor) -> torch.Tensor:
+        if len(attends) == 1:
+            return attends[0](layer, *states)
+        own = zip(attends, *(each.split(1) for each in states), strict=True)  # type: ignore[no-untyped-call]
+        return torch.cat([attend_one(layer, *one) for attend_one, *one in own])
+
+    device = caches[0].layers[0].storage[0].device
+    token_ids = torch.tensor(list(tokens.values()), device=device)
+    positions = torch.tensor([cache.next_position for cache in caches], device=device)
+    logits = step(token_ids, positions, attend)
+    for cache, token in tokens.items():
+        cache.append(token)
+    return logits
 
 
 class GrowingLayer(DynamicLayer):  # type: ignore[no-untyped-call]

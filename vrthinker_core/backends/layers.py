@@ -261,36 +261,32 @@ def attend_from_row(storage: Sequence[LayerStorage], row: int) -> Attend:
 
 
 class RowAttention:
-    """Attention from rows that a tensor names: a CUDA graph can replay it.
+    """Attention of one sequence from the row that a tensor names: a CUDA graph can replay it.
 
-    `storage`, the KV cache, never moves. FlashAttention reads the used rows of one sequence, many
-    at the same time; with a mask, a kernel reads all rows.
+    `storage`, the KV cache, never moves. FlashAttention reads only used rows, many at the same
+    time; elsewhere a mask hides the unused rows.
     """
 
     def __init__(self, storage: Sequence[LayerStorage]) -> None:
         keys = storage[0][0]
-        (batch, _, rows, size), device = keys.shape, keys.device
         self.storage = storage
-        self._flash = flash_attention(device, keys.dtype, size) if batch == 1 else None
-        self.rows = torch.zeros(batch, dtype=torch.long, device=device)
-        """The row of each sequence that its token is written to, (batch,)."""
-        self._numbers = torch.arange(max(batch, rows), device=device)
+        self.row = torch.zeros(1, dtype=torch.long, device=keys.device)
+        """The row that the token is written to, (1,)."""
+        self._rows = torch.arange(keys.shape[2], device=keys.device)
+        self._flash = flash_attention(keys.device, keys.dtype, keys.shape[3])
 
-    def visible(self, count: int | None = None) -> Attend:
-        """Attend within the first `count` rows; None means all, which a CUDA graph needs."""
-        batch, rows = len(self.rows), self.storage[0][0].shape[2]
-        seen = slice(rows if count is None else count)
-        mask = (self._numbers[seen] <= self.rows[:, None])[:, None, None]
-        ends = F.pad(torch.stack((torch.ones_like(self.rows), self.rows + 1)), (1, 0)).int()
+    def attend(self) -> Attend:
+        """Attend from the row to itself and all rows before, in one decode step."""
+        mask, rows = (self._rows <= self.row)[None], len(self._rows)
+        ends = F.pad(torch.stack((torch.ones_like(self.row), self.row + 1)), (1, 0)).int()
 
         def attend(layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-            keys, values = self.storage[layer]
-            sequences = self._numbers[:batch]
-            keys[sequences, :, self.rows], values[sequences, :, self.rows] = key, value
+            both = self.storage[layer]
+            for all_rows, new in zip(both, (key, value), strict=True):
+                all_rows.index_copy_(2, self.row, new[:, :, None])
             if self._flash is None:
-                keys, values = keys[:, :, seen], values[:, :, seen]
-                return scaled_dot_product_attention(query, keys, values, attn_mask=mask)
-            by_row = [each[0].transpose(0, 1) for each in (keys, values)]
+                return scaled_dot_product_attention(query, *both, attn_mask=mask)
+            by_row = [each[0].transpose(0, 1) for each in both]
             gathered = self._flash(query.flatten(1, 2), *by_row, *ends, 1, rows, enable_gqa=True)
             return gathered.view(query.shape)
 

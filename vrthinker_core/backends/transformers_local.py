@@ -6,7 +6,7 @@ The built-in judge and the 7B use the same code.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
@@ -22,11 +22,11 @@ from vrthinker_core.backends.decode import (
     check_context,
     to_judge_error,
 )
-from vrthinker_core.backends.devices import borrows_gpu, limit_threads, parallelism
+from vrthinker_core.backends.devices import borrows_gpu, parallelism
 from vrthinker_core.backends.generation import Generation, LoadedModel
 from vrthinker_core.backends.judge_name import folder_title
-from vrthinker_core.backends.kv_cache import PrefixCache, groups_up_to
-from vrthinker_core.backends.layers import DecodeStep, LayerStorage, RowAttention
+from vrthinker_core.backends.kv_cache import PrefixCache, decode_together, groups_up_to
+from vrthinker_core.backends.layers import DecodeStep
 from vrthinker_core.backends.vision_encoder import VisionEncoder
 from vrthinker_core.errors import BackendFailed, BackendRefused, VrThinkerError
 from vrthinker_core.types.messages import Cancelled, Completion, Message, Sampling
@@ -121,67 +121,6 @@ class LocalConversation:
             raise BackendRefused(f"This judge cannot take a frame: {error}.") from error
 
 
-class BatchedCache:
-    """Stacked `PrefixCache`s of one model.
-
-    Each cache works on its slice of the batch, so it may also decode alone. Each sequence has one
-    cache row more than it can use: a sequence that skips a step writes there.
-    """
-
-    def __init__(self, caches: Collection[PrefixCache], step: DecodeStep) -> None:
-        """Move the keys and values of `caches` into common tensors."""
-        self._caches, self._step = list(caches), step
-        for cache in caches:
-            cache.trim()
-        # 256 free rows after the longest sequence, before storage is reallocated
-        self._rows = max(cache.num_tokens for cache in caches) + 256
-        storage: list[LayerStorage] = []  # (batch, heads, rows + 1, head_dim) each
-        for layers in zip(*(cache.layers for cache in caches), strict=True):
-            like = layers[0].storage[0]
-            shape = (len(layers), like.shape[1], self._rows + 1, like.shape[3])
-            # Unused rows are zeros: a masked row must not be NaN
-            keys, values = like.new_zeros(shape), like.new_zeros(shape)
-            storage.append((keys, values))
-            for n, layer in enumerate(layers):
-                length = layer.get_seq_length()
-                for stacked, own in zip((keys, values), layer.storage, strict=True):
-                    stacked[n, :, :length] = own[0, :, :length]
-                layer.storage = keys[n : n + 1, :, :-1], values[n : n + 1, :, :-1]
-                layer.truncate(length)
-        self._attention = RowAttention(storage)
-
-    def fits(self, caches: Collection[PrefixCache]) -> bool:
-        """Return whether the batch can decode for `caches`.
-
-        All of them must be in the batch, have a free row, and not have been reallocated. They must
-        make up at least half of the batch.
-        """
-        batch, keys = set(self._caches), self._attention.storage[0][0].untyped_storage()
-        return len(caches) * 2 >= len(self._caches) and all(
-            cache in batch
-            and cache.num_tokens < self._rows
-            and cache.layers[0].storage[0].untyped_storage().data_ptr() == keys.data_ptr()
-            for cache in caches
-        )
-
-    @torch.inference_mode()
-    def decode(self, tokens: dict[PrefixCache, int]) -> dict[PrefixCache, torch.Tensor]:
-        """Process one token in some of the caches.
-
-        Returns the logits after each token, (vocabulary,) in float32.
-        """
-        caches, rows = self._caches, self._attention.rows
-        used = [each.num_tokens if each in tokens else self._rows for each in caches]
-        rows.copy_(torch.tensor(used))
-        token_ids = torch.tensor([tokens.get(cache, 0) for cache in caches], device=rows.device)
-        positions = torch.tensor([cache.next_position for cache in caches], device=rows.device)
-        visible = max(cache.num_tokens for cache in tokens) + 1
-        logits = self._step(token_ids, positions, self._attention.visible(visible))
-        for cache, token in tokens.items():
-            cache.append(token)
-        return dict(zip(caches, logits, strict=True))
-
-
 PATCHES_AT_ONCE = 32_768
 """Image patches that are encoded in one pass: 32 frames of 448 x 448 pixels. The limit bounds the
 memory of a pass. It also keeps the images of a batch from pushing each other out of the vision
@@ -250,7 +189,6 @@ class BatchDecoder:
 
     def __init__(self, loaded: LoadedModel) -> None:
         self._loaded = loaded
-        self._cache: BatchedCache | None = None
         self._step = loaded.step
 
     def prefill(self, sequences: Sequence[_BatchSequence]) -> None:
@@ -273,17 +211,13 @@ class BatchDecoder:
         tokens = {each.generation.cache: each.token for each in sequences if each.token is not None}
         if len(sequences) > 1 and self._step is not None:
             try:
-                limit_threads(self._loaded.vision.threads)
-                if self._cache is None or not self._cache.fits(tokens):
-                    self._cache = None  # Free the old keys and values before the new ones
-                    self._cache = BatchedCache(tokens, self._step)
-                logits = self._cache.decode(tokens)
-                for each in sequences:
-                    each.generation.logits = logits[each.generation.cache]
+                for each, logits in zip(
+                    sequences, decode_together(self._step, tokens), strict=True
+                ):
+                    each.generation.logits = logits
                 return
             except Exception:  # noqa: BLE001 - stepped alone, each sequence raises its own error
-                # Another try would copy all KV caches again, at every token
-                self._cache = self._step = None
+                self._step = None  # Nor would another try succeed
         for sequence in sequences:
             sequence.attempt(sequence.decode_alone)
 
