@@ -43,6 +43,8 @@ class ForcedConversation(LocalConversation):
 class _ForcedSampler:
     """Stands in for a `Sampler`."""
 
+    temperature = 0.0
+
     def __init__(self, tokens: Sequence[int]) -> None:
         self.tokens = iter(tokens)
         self.prompt_tokens = frozenset[int]()
