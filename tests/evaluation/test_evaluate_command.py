@@ -16,9 +16,11 @@ from typing import Any
 import pytest
 
 from tests.evaluation.support.scripted_runs import answer, made_pairs, made_result, write_table
+from tests.support.faulty_server import says, serving
 from tests.support.waiting import until
 from tests.test_cli import call
 from vrthinker_core import BadInput, ScriptedBackend, evaluate as evaluate_in_python
+from vrthinker_core.commands import evaluation_commands
 from vrthinker_core.commands.terminal import ProgressCounts, pair_progress
 from vrthinker_core.evaluation.summary import Summary
 from vrthinker_core.results import result as stored
@@ -148,6 +150,20 @@ def test_an_estimate_counts_for_the_run(evaluate: Evaluate, tmp_path: Path) -> N
     assert (evaluate.out / RESULTS).read_bytes() == kept
     assert evaluate("csv", table, "--resume")[0] == 0
     assert _lines(evaluate.out / RESULTS) == 8, "no pair of the sample was judged again"
+
+
+def test_an_estimate_says_when_this_process_slows_its_server_down(
+    evaluate: Evaluate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, judge = write_table(tmp_path / "set", 4), f"scripted:{evaluate.script}"
+    monkeypatch.setattr(evaluation_commands, "CLIENT_LIMIT", 0.0)
+    assert "--engine ray" not in evaluate("csv", table, "--estimate", judge=judge)[1]
+    evaluate.out = tmp_path / "served"
+    with serving(says(answer("x"))) as server:
+        status, printed, _ = evaluate("csv", table, "--estimate", judge=f"server:{server.url}")
+    assert status == 0
+    assert re.search(r"This process was busy .* --engine ray", printed)
+    assert {body["stream"] for body in server.bodies} == {False}, "nobody reads along"
 
 
 @pytest.mark.parametrize(

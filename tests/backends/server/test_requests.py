@@ -29,7 +29,7 @@ from tests.backends.server.support import (
 )
 from tests.support.blank_frames import frame
 from tests.support.drawn_pairs import drawn_pairs
-from tests.support.faulty_server import ANSWER, refuses, says, serving
+from tests.support.faulty_server import ANSWER, refuses, says, sends, serving
 from tests.support.served_models import transformers_serving
 from tests.support.slow import slow
 from vrthinker_core import Settings, VideoPair, judge
@@ -104,6 +104,24 @@ def test_a_video_item_is_a_video_for_a_trained_model_on_vllm_and_pictures_elsewh
     assert [part["type"] for part in on_vllm] == ["video_url", "text"]
     assert on_vllm[0]["video_url"]["url"].count(",") == len(frames)
     assert [part["type"] for part in elsewhere] == ["image_url"] * 4 + ["text"]
+
+
+@pytest.mark.parametrize(
+    ("owner", "path", "told", "pairs"),
+    [
+        ("vllm", "/metrics", b'vllm:num_requests_running{engine="0"} 0\nvllm:num_requests_running{engine="1"} 3', 96),
+        ("vllm", "/metrics", b"", 48),
+        ("sglang", "/get_server_info", b'{"max_running_requests": 32}', 32),
+        ("llamacpp", "/props", b'{"total_slots": 2}', 2),
+        ("someone", "/props", b"", 8),
+    ],
+)  # fmt: skip
+def test_a_server_says_how_many_pairs_it_takes(
+    owner: str, path: str, told: bytes, pairs: int
+) -> None:
+    card = {"id": "judge", "owned_by": owner}
+    with serving(cards=(card,), routes={path: sends(told, "text/plain")}) as server:
+        assert open_judge(server).pairs_in_hand == pairs
 
 
 # -- pictures ------------------------------------------------------------------------------------------------------------
