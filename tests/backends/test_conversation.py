@@ -328,7 +328,8 @@ def started(
     """A reply after its first steps, and the keys and values of every layer."""
     generation = conversation.start_generation(messages, Sampling(max_new_tokens=24))
     generation.prefill()
-    generation.step()
+    assert None in generation.run()
+    generation.process()
     stored = [tensor for layer in generation.cache.layers for tensor in layer.storage]
     return generation, [*map(weakref.ref, stored)]
 

@@ -3,7 +3,7 @@
 import math
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -85,6 +85,7 @@ class Generation:
         self._loaded, self._cancelled = loaded, cancelled
         self._max_tokens = min(sampling.max_new_tokens, loaded.context_length - token_count(prompt))
         self.logits: torch.Tensor | None = None  # After the last processed token, (vocabulary,)
+        self.token = -1  # The last sampled token
         self._multi_step = multi_step
         self._sampled_ahead: deque[SampledToken] = deque()
         """Tokens that the reply does not hold yet. All but the last are processed."""
@@ -98,43 +99,53 @@ class Generation:
             self._multi_step.start_reply(tokens, count, self.sampler.temperature)
         self.logits, self._reused_tokens = self.cache.prefill(self.prompt, self._cancelled)
 
-    def step(self) -> None:
-        """Sample one token and process it, or set `finish_reason`."""
-        if (token := self.sample()) is None:
-            return
+    def run(self) -> Iterator[str | None]:
+        """Yield new text, and None where `token` must be processed before the next item.
+
+        Ends with `finish_reason`. The caller processes tokens: see `process`.
+        """
+        while self.finish_reason is None:
+            needed = self._sample()
+            if text := self.detokenizer.next_text():
+                yield text
+            if needed:
+                yield None
+        if text := self.detokenizer.flush():
+            yield text
+
+    def process(self) -> None:
+        """Process `token` alone."""
         if self._multi_step is None:
-            self.logits = self.cache.decode(token)
+            self.logits = self.cache.decode(self.token)
             return
         if not self._sampled_ahead:
             self._sampled_ahead.extend(self._multi_step.decode(self.detokenizer.tokens))
-        self.cache.append(token)
+        self.cache.append(self.token)
 
-    def sample(self) -> int | None:
-        """Sample one token; return it if it must be processed.
-
-        Returns None otherwise. May set `finish_reason`.
-        """
+    def _sample(self) -> bool:
+        """Sample `token` or set `finish_reason`; return whether to process the token."""
         written, ahead = self.detokenizer, self._sampled_ahead
         if self.logits is None or self._cancelled():
             self.finish_reason = "cancelled"
-            return None
+            return False
         if len(written.tokens) >= self._max_tokens:
             self.finish_reason = "length"
-            return None
+            return False
         sampled = ahead.popleft() if ahead else self.sampler(self.logits, written.tokens)
-        token, probabilities = sampled
-        if token in self._loaded.stop_tokens:
+        self.token, probabilities = sampled
+        if self.token in self._loaded.stop_tokens:
             self.finish_reason = "end"
-            return None
-        written.append([token])
+            return False
+        written.append([self.token])
         if probabilities is not None:
-            written.mark_digit(probabilities, self._loaded.label_digits.characters_after[token])
+            after = self._loaded.label_digits.characters_after[self.token]
+            written.mark_digit(probabilities, after)
         if written.apply_redirect():
             ahead.clear()
             prompt = [*self.prompt, *written.tokens]
             self.logits, _ = self.cache.prefill(prompt, self._cancelled)
-            return None
-        return token if len(written.tokens) < self._max_tokens else None
+            return False
+        return len(written.tokens) < self._max_tokens
 
     def completion(self) -> Completion:
         """Return the whole reply after `finish_reason` is set and text flushed."""

@@ -72,12 +72,11 @@ class LocalConversation:
         generation = self.start_generation(messages, sampling, cancelled)
         try:
             generation.prefill()
-            while generation.finish_reason is None:
-                generation.step()
-                if text := generation.detokenizer.next_text():
+            for text in generation.run():
+                if text is None:
+                    generation.process()
+                else:
                     yield text
-            if text := generation.detokenizer.flush():
-                yield text
             yield generation.completion()
         except GeneratorExit:  # the consumer stopped at a yield, where the cache is consistent
             raise
@@ -129,97 +128,61 @@ encoder's cache before they are prefilled.
 
 
 class _BatchSequence:
-    """One request of the batch, and its last sampled token."""
+    """One request of a batch."""
 
     def __init__(self, index: int, request: GenerationRequest) -> None:
         if not isinstance(request.conversation, LocalConversation):
             raise BackendFailed("This conversation belongs to another judge.")
+        self._index, self._conversation = index, request.conversation
+        self._error: Exception | None = None
         self.generation: Generation = request.conversation.start_generation(
             request.messages, request.sampling, request.cancelled
         )
-        self.token: int | None = None  # The sampled token, if it must be processed
-        self.finished = False
-        self._index = index
-        self._conversation = request.conversation
-        self._error: Exception | None = None
-
-    def new_images(self) -> list[VisionItem]:
-        """Return the prompt's vision items that are not in the KV cache."""
         prompt, cache = self.generation.prompt, self.generation.cache
         new = prompt[cache.common_prefix(prompt) :]
-        return [item for item in new if isinstance(item, VisionItem)]
+        # The prompt's vision items that are not in the KV cache
+        self.new_images = [item for item in new if isinstance(item, VisionItem)]
+        self.items = self._items()
 
     def attempt(self, step: Callable[[], None]) -> None:
-        """Call `step`, unless one failed; keep its exception for `next_items`."""
+        """Call `step`; its exception ends the stream."""
         try:
-            if self._error is None:
-                step()
+            step()
         except Exception as error:  # noqa: BLE001 - becomes an item of the stream
             self._error = error
 
-    def next_items(self) -> Iterator[tuple[int, StreamItem]]:
-        """Sample a token; yield new text, at the end completion or error."""
-        generation = self.generation
-        self.attempt(self._sample)
+    def _raise(self) -> None:
         if self._error is not None:
-            self.finished = True
-            yield self._index, self._conversation.error_after(generation, self._error)
-            return
-        detokenizer, self.finished = generation.detokenizer, generation.finish_reason is not None
-        if text := detokenizer.flush() if self.finished else detokenizer.next_text():
-            yield self._index, text
-        if self.finished:
-            yield self._index, generation.completion()
+            raise self._error
 
-    def _sample(self) -> None:
-        self.token = self.generation.sample()
-
-    def decode_alone(self) -> None:
-        """Process the sampled token in a decode step of its own."""
-        if self.token is not None:
-            self.generation.logits = self.generation.cache.decode(self.token)
+    def _items(self) -> Iterator[tuple[int, StreamItem] | None]:
+        """Yield the stream's items, and None where a token must be processed."""
+        try:
+            self._raise()
+            for text in self.generation.run():
+                yield None if text is None else (self._index, text)
+                self._raise()
+            yield self._index, self.generation.completion()
+        except Exception as error:  # noqa: BLE001 - the other requests go on
+            yield self._index, self._conversation.error_after(self.generation, error)
 
 
 def _patches(items: Sequence[VisionItem]) -> int:
     return sum(math.prod(item.grid_thw) for item in items)
 
 
-class BatchDecoder:
-    """The steps that all sequences share: vision encoder, prefill, decode."""
-
-    def __init__(self, loaded: LoadedModel) -> None:
-        self._loaded = loaded
-        self._step = loaded.step
-
-    def prefill(self, sequences: Sequence[_BatchSequence]) -> None:
-        """Encode all new vision items at once, then prefill each prompt."""
-        items = [item for each in sequences for item in each.new_images()]
-        # Only a single sequence can have more patches: its prefill encodes them chunk by chunk
-        if _patches(items) <= PATCHES_AT_ONCE:
-            with suppress(Exception):  # The prefill raises it again
-                self._loaded.vision.encode(items)
-        threads = parallelism(self._loaded.vision.threads)
-        if threads == 1:  # In a new thread torch would start its own threads again
-            for sequence in sequences:
-                sequence.attempt(sequence.generation.prefill)
-            return
-        with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(lambda each: each.attempt(each.generation.prefill), sequences))
-
-    def decode(self, sequences: Sequence[_BatchSequence]) -> None:
-        """Process the sampled token of each sequence."""
-        tokens = {each.generation.cache: each.token for each in sequences if each.token is not None}
-        if len(sequences) > 1 and self._step is not None:
-            try:
-                for each, logits in zip(
-                    sequences, decode_together(self._step, tokens), strict=True
-                ):
-                    each.generation.logits = logits
-                return
-            except Exception:  # noqa: BLE001 - stepped alone, each sequence raises its own error
-                self._step = None  # Nor would another try succeed
-        for sequence in sequences:
-            sequence.attempt(sequence.decode_alone)
+def _decode_together(loaded: LoadedModel, sequences: Sequence[_BatchSequence]) -> bool:
+    """Process the token of each sequence; return whether that could be done."""
+    generations = [each.generation for each in sequences]
+    if loaded.step is None or len(generations) < 2:
+        return False
+    try:
+        logits = decode_together(loaded.step, {each.cache: each.token for each in generations})
+    except Exception:  # noqa: BLE001 - alone, each sequence raises its own error
+        return False
+    for generation, own in zip(generations, logits, strict=True):
+        generation.logits = own
+    return True
 
 
 SLOW_BITS = "Weights in 8 bits run without CUDA graphs: ?quantize=4bit is faster."
@@ -285,21 +248,45 @@ class TransformersBackend(MarkedJudge):
         Each reply equals the reply of a single request, token for token. If a batched step fails,
         each sequence is stepped alone, so an error ends only its own sequence.
         """
-        decoder = BatchDecoder(self.loaded)
         sequences: list[_BatchSequence] = []
         for index, request in enumerate(requests):
             try:
                 sequences.append(_BatchSequence(index, request))
             except Exception as error:  # noqa: BLE001 - becomes an item of the stream
                 yield index, error
-        new_patches = [_patches(each.new_images()) for each in sequences]
+        new_patches = [_patches(each.new_images) for each in sequences]
         for few in groups_up_to(PATCHES_AT_ONCE, sequences, new_patches):
-            decoder.prefill(few)
+            self._prefill(few)
+        together = True
         while sequences:
+            waiting = []
             for sequence in sequences:
-                yield from sequence.next_items()
-            sequences = [sequence for sequence in sequences if not sequence.finished]
-            decoder.decode([sequence for sequence in sequences if sequence.token is not None])
+                for item in sequence.items:
+                    if item is None:
+                        waiting.append(sequence)
+                        break
+                    yield item
+            sequences = waiting
+            if not (together and _decode_together(self.loaded, sequences)):
+                together = False  # Nor would another try succeed
+                for sequence in sequences:
+                    sequence.attempt(sequence.generation.process)
+
+    def _prefill(self, sequences: Sequence[_BatchSequence]) -> None:
+        """Encode all new vision items at once, then prefill each prompt."""
+        vision = self.loaded.vision
+        items = [item for each in sequences for item in each.new_images]
+        # Only a single sequence can have more patches: its prefill encodes them chunk by chunk
+        if _patches(items) <= PATCHES_AT_ONCE:
+            with suppress(Exception):  # The prefill raises it again
+                vision.encode(items)
+        if (threads := parallelism(vision.threads)) == 1:
+            # In a new thread torch would start its own threads again
+            for sequence in sequences:
+                sequence.attempt(sequence.generation.prefill)
+            return
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(lambda each: each.attempt(each.generation.prefill), sequences))
 
     def close(self) -> None:
         """Free cached image features; the last reference frees the weights."""
