@@ -2,11 +2,12 @@
 
 The built-in judge on a vLLM server against the same judge in this process, over drawn pairs.
 
-Draws 60 pairs (8 with --quick) and judges each in this process and through the server: every second pair one at a time, the others
-16 in flight, so that neither way finds what the other has left in the server's caches; one more pair is judged before. Prints how
-many pairs have the same replies character for character, how many pairs a second each way gives, and what the requests of each turn
-weigh, counted by a proxy over some of them again. The last line is JSON. `--vllm` names the folder of a virtual environment with
-vLLM, `--address` a server that runs already.
+Draws 120 pairs (12 with --quick) and judges each in this process and through the server: a quarter of them one at a time, a quarter
+with 16 in hand, half with 64, so that no way finds what another has left in the server's caches; one more pair is judged before. Prints
+how many pairs have the same replies character for character, how many pairs a minute each way gives, what the requests of each turn
+weigh, counted by a proxy over some of them again, and this process's time for a token of a reply: streamed token by token (from another
+server, but for --quick), streamed by 16 tokens, and whole, as `evaluate` asks. The last line is JSON. `--vllm` names the folder of a
+virtual environment with vLLM, `--address` a server that runs already.
 """
 
 from __future__ import annotations
@@ -16,72 +17,108 @@ import json
 import statistics
 import tempfile
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.backends.support.random_model import noise_frame
 from tests.benchmarks.tools import benchmark_parser
 from tests.support.drawn_pairs import drawn_pairs
 from tests.support.served_models import NO_VLLM, vllm_program, vllm_serving
 from tests.support.wire_counter import CountingProxy, counting
-from vrthinker_core import TurnEnded, VideoPair, judge, open_backend
+from vrthinker_core import TurnEnded, VideoPair, judge, judge_many, open_backend
 from vrthinker_core.backends import Backend
+from vrthinker_core.types.messages import Completion, Image, Message, Sampling, Text
 
 UNSEEN = 2_000_001_000
 """First seed of the pairs: no training run draws from it, nor another benchmark."""
 
-IN_FLIGHT = 16
+IN_HAND = (1, 16, 64)
+INTERVAL = ("--stream-interval", "16")
 WEIGHED = 10  # Pairs whose requests are weighed
 
 
 def main() -> None:
     """Run the benchmark."""
-    parser = benchmark_parser(__doc__, "8 pairs")
-    parser.add_argument("--pairs", type=int, help="60, with --quick 8")
+    parser = benchmark_parser(__doc__, "12 pairs, and one server")
+    parser.add_argument("--pairs", type=int, help="120, with --quick 12")
     parser.add_argument("--vllm", help="a virtual environment with vLLM (default: VRT_VLLM)")
     parser.add_argument("--address", help="a vLLM server that has the built-in judge as `nano`")
     options = parser.parse_args()
-    count = 1 + (options.pairs or (8 if options.quick else 60))
-    with tempfile.TemporaryDirectory() as name, _address(options, Path(name)) as address:
-        first, *pairs = drawn_pairs(count, UNSEEN, Path(name) / "pairs")
-        replies(first, open_backend(f"server:{address}"))  # what a server does once is done then
-        print(json.dumps(measure(pairs, address)))
+    count = 1 + (options.pairs or (12 if options.quick else 120))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        first, *pairs = drawn_pairs(count, UNSEEN, folder / "pairs")
+        with _address(options, folder, INTERVAL) as address:
+            replies(
+                first, open_backend(f"server:{address}")
+            )  # what a server does once is done then
+            result = measure(pairs, address)
+            costs = {"whole": token_cost(address, False), "by_16": token_cost(address, True)}
+        if not options.quick and not options.address:
+            with _address(options, folder) as address:
+                costs["one_by_one"] = token_cost(address, True)
+    print(json.dumps(result | {"client_us_a_token": costs}))
 
 
 def readme_row(result: dict[str, Any]) -> str:
     """The result in a sentence for the README's table."""
-    wire = result["kilobytes_by_turn"]
+    wire, rates = result["kilobytes_by_turn"], result["pairs_a_minute"]
+    told = ", ".join(f"{rate:.0f} with {live}" for live, rate in rates.items())
+    costs = ", ".join(
+        f"{name.replace('_', ' ')} {cost}" for name, cost in result["client_us_a_token"].items()
+    )
     return (
-        f"the same replies for {result['equal']} of {result['pairs']} pairs; {result['in_flight']} in flight "
-        f"{result['times_as_fast']:.2f} times as fast as one at a time; requests of the first turn {wire['1']:,.0f} kB, "
-        f"of the second {wire.get('2', 0):,.0f} kB, in which {result['pictures_sent_twice']} pictures are sent again"
+        f"the same replies for {result['equal']} of {result['pairs']} pairs; pairs a minute: {told} in hand; microseconds of this "
+        f"process for a token: {costs}; requests of the first turn {wire['1']:,.0f} kB, of the second {wire.get('2', 0):,.0f} kB, in "
+        f"which {result['pictures_sent_twice']} pictures are sent again"
     )
 
 
 def measure(pairs: Sequence[VideoPair], address: str) -> dict[str, Any]:
     """Judge all pairs both ways; returns the figures."""
-    local = open_backend("nano")
-    ours = {pair: replies(pair, local) for pair in pairs}
-    alone, together = pairs[::2], pairs[1::2]
-    served = open_backend(f"server:{address}")
-    started = time.perf_counter()
-    theirs = {pair: replies(pair, served) for pair in alone}
-    alone_seconds = time.perf_counter() - started
-    started = time.perf_counter()
-    with ThreadPoolExecutor(IN_FLIGHT) as executor:
-        found = executor.map(lambda pair: replies(pair, served), together)
-        theirs |= dict(zip(together, found, strict=True))
-    together_seconds = time.perf_counter() - started
-    rates = len(alone) / alone_seconds, len(together) / together_seconds
+    local, served = open_backend("nano"), open_backend(f"server:{address}")
+    served.streams = False  # type: ignore[attr-defined]
+    ours, theirs = replies_of(pairs, local, 16), dict[VideoPair, list[str]]()
+    quarter, rates = len(pairs) // 4, {}
+    parts = pairs[:quarter], pairs[quarter : 2 * quarter], pairs[2 * quarter :]
+    for live, part in zip(IN_HAND, parts, strict=True):
+        started = time.perf_counter()
+        theirs |= replies_of(part, served, live)
+        rates[str(live)] = round(60 * len(part) / (time.perf_counter() - started), 1)
     with counting(address) as proxy:
-        wire = _weigh(alone[:WEIGHED], open_backend(f"server:{proxy.url}"), proxy)
-    return {
-        "pairs": len(pairs), "equal": sum(ours[pair] == theirs[pair] for pair in pairs),
-        "in_flight": min(IN_FLIGHT, len(together)), "pairs_a_minute": [round(60 * rate, 2) for rate in rates],
-        "times_as_fast": round(rates[1] / rates[0], 2), **wire,
-    }  # fmt: skip
+        wire = _weigh(pairs[:WEIGHED], open_backend(f"server:{proxy.url}"), proxy)
+    equal = sum(ours[pair] == theirs[pair] for pair in pairs)
+    return {"pairs": len(pairs), "equal": equal, "pairs_a_minute": rates, **wire}
+
+
+def replies_of(
+    pairs: Sequence[VideoPair], backend: Backend, live: int
+) -> dict[VideoPair, list[str]]:
+    """The text of each turn of each pair."""
+    found: dict[VideoPair, list[str]] = {pair: [] for pair in pairs}
+    for number, event in judge_many(pairs, backend, live=live):
+        if isinstance(event, TurnEnded):
+            found[pairs[number]].append(event.turn.completion.text)
+    return found
+
+
+def token_cost(address: str, streams: bool) -> int:
+    """Microseconds of this process for a token, over replies to one prompt whose pictures the server has."""
+    backend = open_backend(f"server:{address}")
+    backend.streams = streams  # type: ignore[attr-defined]
+    frames = [Image(noise_frame(number, 112, 112)) for number in range(8)]
+    messages, tokens = [Message("user", (*frames, Text("Compare them.")))], 0
+    with closing(backend.open_conversation()) as conversation:
+        deque(conversation.stream(messages, Sampling()), maxlen=0)
+        started = time.process_time()
+        while tokens < 3000:
+            *_, reply = conversation.stream(messages, Sampling())
+            assert isinstance(reply, Completion)
+            tokens += reply.new_tokens or 0
+        return round(1e6 * (time.process_time() - started) / tokens)
 
 
 def replies(pair: VideoPair, backend: Backend) -> list[str]:
@@ -109,14 +146,14 @@ def _weigh(pairs: Sequence[VideoPair], served: Backend, proxy: CountingProxy) ->
 
 
 @contextmanager
-def _address(options: argparse.Namespace, folder: Path) -> Iterator[str]:
+def _address(options: argparse.Namespace, folder: Path, more: Sequence[str] = ()) -> Iterator[str]:
     if options.address:
         yield options.address
         return
     program = vllm_program(options.vllm)
     if program is None:
         raise SystemExit(f"{NO_VLLM}: give --vllm FOLDER or --address URL.")
-    with vllm_serving(program, folder / "vllm.log") as address:
+    with vllm_serving(program, folder / "vllm.log", more) as address:
         yield address
 
 
