@@ -30,6 +30,7 @@ from vrthinker_core.backends.decode import (
 from vrthinker_core.backends.kv_cache import PrefixCache
 from vrthinker_core.backends.layers import DecodeStep
 from vrthinker_core.backends.vision_encoder import VisionEncoder
+from vrthinker_core.errors import BackendRefused
 from vrthinker_core.types.messages import Cancelled, Completion, Message, Sampling
 
 
@@ -54,9 +55,12 @@ class LoadedModel:
     steps_per_sync: int = 0
 
     def render(self, messages: Sequence[Message]) -> list[PromptItem]:
-        """Return the next prompt; raise `ValueError` if no patch grid fits."""
+        """Return the next prompt; raise `BackendRefused` if no patch grid fits."""
         messages = messages if self.marker.video_items else videos_as_images(messages)
-        return render_prompt(messages, self.tokenizer, self.vision.vision_item)
+        try:
+            return render_prompt(messages, self.tokenizer, self.vision.vision_item)
+        except ValueError as error:
+            raise BackendRefused(f"This judge cannot take a frame: {error}.") from error
 
 
 class Generation:

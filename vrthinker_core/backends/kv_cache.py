@@ -24,21 +24,6 @@ sixth longer on two CPUs.
 GPU_PREFILL_CHUNK = 4096  # The same on a CUDA GPU, where every chunk launches all kernels again
 
 
-def hidden_states(
-    model: Qwen2_5_VLForConditionalGeneration,
-    embeddings: torch.Tensor,
-    position_ids: torch.Tensor,
-    cache: Cache,
-) -> torch.Tensor:
-    """Return the last hidden states, (batch, tokens, hidden), the shape of `embeddings`."""
-    language_model: Any = model.model.language_model
-    # By position: transformers 5.24 renamed `past_key_values` to `cache` and warns of the old name
-    hidden: torch.Tensor = language_model(
-        None, None, position_ids, cache, embeddings, use_cache=True
-    ).last_hidden_state
-    return hidden
-
-
 class PrefixCache:
     """The processed prompt items, their keys and values; not thread-safe.
 
@@ -162,7 +147,11 @@ class PrefixCache:
             embedded[0, span] = features.to(device, embedded.dtype)
         position_ids, next_positions = self._mrope_positions(items)
         position_ids = position_ids.unsqueeze(1).to(device)
-        hidden = hidden_states(self.model, embedded, position_ids, self._cache)
+        language_model: Any = self.model.model.language_model
+        # By position: transformers 5.24 renamed `past_key_values` to `cache` and warns of the old
+        hidden = language_model(
+            None, None, position_ids, self._cache, embedded, use_cache=True
+        ).last_hidden_state
         logits: torch.Tensor = self.model.lm_head(hidden[:, -1])[0].float()
         self._items += items
         self._ends += zip(ends, next_positions, strict=True)

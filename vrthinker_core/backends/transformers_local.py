@@ -13,7 +13,7 @@ from contextlib import suppress
 import torch
 
 from vrthinker_core.backends.base import GenerationRequest, StreamItem, not_cancelled
-from vrthinker_core.backends.chat_template import PromptItem, SafeTokenizer, VisionItem, token_count
+from vrthinker_core.backends.chat_template import SafeTokenizer, VisionItem, token_count
 from vrthinker_core.backends.checkpoint import Checkpoint, end_tokens, open_checkpoint
 from vrthinker_core.backends.checkpoint_files import MarkedJudge
 from vrthinker_core.backends.decode import (
@@ -28,7 +28,7 @@ from vrthinker_core.backends.judge_name import folder_title
 from vrthinker_core.backends.kv_cache import PrefixCache, decode_together, groups_up_to
 from vrthinker_core.backends.layers import DecodeStep
 from vrthinker_core.backends.vision_encoder import VisionEncoder
-from vrthinker_core.errors import BackendFailed, BackendRefused, VrThinkerError
+from vrthinker_core.errors import BackendFailed, VrThinkerError
 from vrthinker_core.types.messages import Cancelled, Completion, Message, Sampling
 
 
@@ -55,7 +55,7 @@ class LocalConversation:
 
         Raises `BackendRefused` if the model cannot take a frame.
         """
-        return token_count(self._render(messages))
+        return token_count(self._loaded.render(messages))
 
     def calibrate(self, messages: Sequence[Message], prompt_tokens: int) -> None:
         """Do nothing: `count_tokens` is exact."""
@@ -93,7 +93,7 @@ class LocalConversation:
 
         Raises `ContextFull` if the prompt does not fit.
         """
-        prompt = self._render(messages)
+        prompt = self._loaded.render(messages)
         check_context(token_count(prompt), self.context_length)
         if self._cache is None:
             raise BackendFailed("This conversation was closed.")
@@ -112,12 +112,6 @@ class LocalConversation:
         generation.cache.clear()
         if self._multi_step is not None:
             self._multi_step.clear()
-
-    def _render(self, messages: Sequence[Message]) -> list[PromptItem]:
-        try:
-            return self._loaded.render(messages)
-        except ValueError as error:
-            raise BackendRefused(f"This judge cannot take a frame: {error}.") from error
 
 
 PATCHES_AT_ONCE = 32_768
