@@ -19,8 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from vrthinker_core.backends.devices import borrows_gpu, gpu_seconds
-from vrthinker_core.backends.judge_name import JUDGE_FORMS, parse_judge
-from vrthinker_core.backends.registry import JudgeGroup
+from vrthinker_core.backends.judge_name import JUDGE_FORMS, JudgeGroup, parse_judge
 from vrthinker_core.errors import BadInput, os_errors
 from vrthinker_core.storage import owned_folder, usable_folder
 from vrthinker_core.system import allow_open_files

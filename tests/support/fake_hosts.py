@@ -20,7 +20,7 @@ from tests.support.faulty_server import (
     serving,
     usage,
 )
-from vrthinker_core.backends.registry import JUDGES, Host
+from vrthinker_core.backends.judge_name import JUDGES, Host
 
 LOOK = (
     "<Snapshot>Both show a block.</Snapshot><Think>I want to see more.</Think>\n"

@@ -28,7 +28,7 @@ from tests.support.waiting import until
 from tests.ui.support.inside import VISITORS, Inside, inside
 from tests.ui.support.saved_examples import ANSWER
 from vrthinker_core.backends import ScriptedBackend
-from vrthinker_core.backends.registry import JUDGES, JudgeGroup
+from vrthinker_core.backends.judge_name import JUDGES, JudgeGroup
 from vrthinker_core.errors import BackendRefused
 from vrthinker_core.ui import words
 from vrthinker_core.ui.chooser import GROUPS, JudgeChooser

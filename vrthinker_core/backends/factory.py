@@ -7,7 +7,6 @@ from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Any, get_args
 
 from vrthinker_core.__about__ import asset
@@ -20,7 +19,6 @@ from vrthinker_core.backends.judge_name import (
     JudgeName,
     parse_judge,
 )
-from vrthinker_core.backends.registry import JUDGES
 from vrthinker_core.backends.scripted import ScriptedBackend
 from vrthinker_core.errors import BadInput, CheckpointError, JudgeError, explain
 from vrthinker_core.types import ProtocolName
@@ -40,8 +38,18 @@ def open_backend(choice: str | None = None, name: str | None = None) -> Backend:
     if choice is None:
         return _open_default()
     judge = parse_judge(choice)
-    opened: Backend = resolve_name(JUDGES[judge.kind].opens)(judge, name)
-    return opened
+    match judge.kind:
+        case "nano":
+            return _open_local(str(asset("nano")), name or NANO_NAME, NANO_NOTE)
+        case "hf":
+            name = name or judge.title
+            return _open_local(judge.what, name, device=judge.device, bits=judge.quantize)
+        case "scripted":
+            return _open_script(Path(judge.what), name)
+        case "python":
+            return _open_own(judge)
+        case _:
+            return _open_served(judge, name)
 
 
 def default_choice() -> str:
@@ -93,18 +101,7 @@ def _open_local(
     return PlainBackend(open_plain(found, device, bits), found, name, notes)
 
 
-def open_nano(_: JudgeName, name: str | None) -> Backend:
-    """Open the demo judge."""
-    return _open_local(str(asset("nano")), name or NANO_NAME, NANO_NOTE)
-
-
-def open_model(judge: JudgeName, name: str | None) -> Backend:
-    """Open a hub id or a folder."""
-    name = name or judge.title
-    return _open_local(judge.what, name, device=judge.device, bits=judge.quantize)
-
-
-def open_served(judge: JudgeName, name: str | None) -> Backend:
+def _open_served(judge: JudgeName, name: str | None) -> Backend:
     """Open a model of a host or server, or the first one of a server on this machine."""
     from vrthinker_core.backends.discover import find_local, local_key
     from vrthinker_core.backends.server_backend import ServerBackend
@@ -115,7 +112,7 @@ def open_served(judge: JudgeName, name: str | None) -> Backend:
     return ServerBackend.open(found, name=name, secret=local_key())
 
 
-def open_own(judge: JudgeName, _: str | None) -> Backend:
+def _open_own(judge: JudgeName) -> Backend:
     """Import a user's judge, or its maker. The current folder is importable."""
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, here)  # As `python -m` does
@@ -132,9 +129,8 @@ def open_own(judge: JudgeName, _: str | None) -> Backend:
     return backend
 
 
-def open_script(judge: JudgeName, name: str | None) -> ScriptedBackend:
+def _open_script(path: Path, name: str | None) -> ScriptedBackend:
     """Read a JSONL script; any line may set `protocol`, `pause`, `name`."""
-    path = Path(judge.what)
     try:
         lines = list(map(json.loads, filled_lines(path.read_text(encoding="utf-8")).values()))
         replies = [str(line["reply"]) for line in lines if "reply" in line]

@@ -1,4 +1,4 @@
-"""JudgeName: the only parser of judge names, `KIND:WHAT?option=value&...`."""
+"""Judges: every kind, and `JudgeName`, the only parser of `KIND:WHAT?option=value&...`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,91 @@ from typing import Any, Literal, get_args
 from urllib.parse import parse_qsl, urlsplit
 
 from vrthinker_core.__about__ import ASSETS
-from vrthinker_core.backends.registry import JUDGES
 from vrthinker_core.errors import BadInput
 from vrthinker_core.types import ProtocolName
 from vrthinker_core.words import encodable
 
 Bits = Literal["4bit", "8bit"]
+JudgeGroup = Literal["demo", "local", "servers", "hosted"]
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """A host with an OpenAI-compatible API."""
+
+    name: str
+    url: str
+    key: str  # Environment variable that holds the key
+    keys_at: str  # Address of the page that gives out keys
+    first: tuple[str, ...]  # Patterns of models to offer first, a good one for little money before
+    sees: str = ""  # Pattern of models that take pictures, where the list does not say so
+    tries_key_at: str = ""  # Path that refuses a wrong key, where the list of models is public
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeEntry:
+    """A kind of judge. `factory.open_backend` opens it."""
+
+    form: str  # What to write behind --judge
+    group: JudgeGroup | None = None  # Where the page offers it; None: only --judge does
+    options: tuple[str, ...] = ()  # What may stand behind "?"
+    served: bool = False  # A server generates the replies, many at once
+    host: Host | None = None
+
+
+def _served(form: str, group: JudgeGroup | None, host: Host | None = None) -> JudgeEntry:
+    return JudgeEntry(form, group, ("protocol",), served=True, host=host)
+
+
+OPENAI = Host(
+    "OpenAI",
+    "https://api.openai.com/v1",
+    "OPENAI_API_KEY",
+    "https://platform.openai.com/api-keys",
+    (r"gpt-5-mini", r"gpt-4\.1-mini", r"gpt-4o-mini"),
+    r"(gpt-(4o|4\.1|[5-9])|o[3-9])(?!.*(audio|realtime|transcribe|tts|search|image|codex))",
+)
+GEMINI = Host(
+    "Gemini",
+    "https://generativelanguage.googleapis.com/v1beta/openai",
+    "GEMINI_API_KEY",
+    "https://aistudio.google.com/apikey",
+    (r"models/gemini-[\d.]+-flash", r"models/gemini-[\d.]+-flash-lite"),
+    r"models/gemini-(?!.*(embedding|tts|image|audio|live|robotics))",
+)
+OPENROUTER = Host(
+    "OpenRouter",
+    "https://openrouter.ai/api/v1",
+    "OPENROUTER_API_KEY",
+    "https://openrouter.ai/keys",
+    (r"qwen/qwen3-vl-.*instruct", r"qwen/qwen2\.5-vl-.*instruct", r"google/gemini-.*-flash"),
+    tries_key_at="key",
+)
+HUGGING_FACE = Host(
+    "Hugging Face",
+    "https://router.huggingface.co/v1",
+    "HF_TOKEN",
+    "https://huggingface.co/settings/tokens, with the right to call Inference Providers",
+    (r"Qwen/Qwen3-VL-.*Instruct", r"Qwen/Qwen2\.5-VL-.*Instruct"),
+)
+
+JUDGES: dict[str, JudgeEntry] = {
+    "nano": JudgeEntry("nano (the demo judge)", "demo"),
+    "hf": JudgeEntry(
+        "hf:ID_OR_FOLDER (?quantize=4bit or 8bit, ?device=cuda, mps, xpu or cpu)",
+        "local",
+        ("quantize", "device"),
+    ),
+    "server": _served("server:URL#MODEL (?protocol=paired or concat)", None),
+    "local": _served("local (a server on this machine)", "servers"),
+    "openai": _served("openai:MODEL", "hosted", OPENAI),
+    "gemini": _served("gemini:MODEL", "hosted", GEMINI),
+    "openrouter": _served("openrouter:MODEL", "hosted", OPENROUTER),
+    "hf-inference": _served("hf-inference:MODEL", "hosted", HUGGING_FACE),
+    "scripted": JudgeEntry("scripted:FILE"),
+    "python": JudgeEntry("python:MODULE:ATTRIBUTE (a Backend of your own)"),
+}
+"""Every kind by its name, in the order of `--help`."""
 
 JUDGE_FORMS = ", or ".join(", ".join(each.form for each in JUDGES.values()).rsplit(", ", 1))
 """Every form of a name, for `--help` and for errors."""
@@ -184,6 +263,11 @@ def _with_options(judge: JudgeName, query: str) -> JudgeName:
             raise BadInput(f"The option {name} has an unknown value: write {_OPTIONS[name][1]}.")
     chosen: dict[str, Any] = dict(pairs)  # Each value matches its pattern
     return replace(judge, **chosen)
+
+
+def host_of(kind: str) -> Host | None:
+    """Return the host of a kind; None for any other kind."""
+    return JUDGES[kind].host if kind in JUDGES else None
 
 
 def model_title(model: str) -> str:

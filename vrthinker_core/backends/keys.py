@@ -3,7 +3,7 @@
 import os
 from collections.abc import Sequence
 
-from vrthinker_core.backends.registry import Host
+from vrthinker_core.backends.judge_name import Host
 from vrthinker_core.backends.server_errors import Secret
 from vrthinker_core.errors import BadInput
 

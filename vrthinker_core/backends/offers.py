@@ -10,8 +10,7 @@ from importlib.util import find_spec
 from vrthinker_core.backends.checkpoint_files import is_downloaded, published_protocol
 from vrthinker_core.backends.devices import Needs, available_memory, best_device
 from vrthinker_core.backends.discover import LocalServer, local_servers
-from vrthinker_core.backends.judge_name import DEFAULT_CHECKPOINT, Bits
-from vrthinker_core.backends.registry import JUDGES
+from vrthinker_core.backends.judge_name import DEFAULT_CHECKPOINT, JUDGES, Bits
 
 NEEDS_OF_7B: dict[Bits | None, Needs] = {
     None: Needs(16_584_333_312, 1_146_880_000),

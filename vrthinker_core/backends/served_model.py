@@ -19,8 +19,7 @@ import stamina
 from vrthinker_core.__about__ import asset
 from vrthinker_core.backends.checkpoint_files import Marker, published_protocol, read_marker
 from vrthinker_core.backends.engines import ENGINES, SLOTS, card_facts, engine_facts, engine_of
-from vrthinker_core.backends.judge_name import SERVER_FORM, JudgeName, model_title
-from vrthinker_core.backends.registry import host_of
+from vrthinker_core.backends.judge_name import SERVER_FORM, JudgeName, host_of, model_title
 from vrthinker_core.backends.request_body import RequestForm, known_features
 from vrthinker_core.backends.server_errors import (
     GARBAGE,

@@ -18,10 +18,9 @@ import openai
 from vrthinker_core.backends.base import GenerationRequest, StreamItem, not_cancelled
 from vrthinker_core.backends.checkpoint_files import CORRECTION, TOLD, MarkedJudge
 from vrthinker_core.backends.engines import ENGINES, loaded_context
-from vrthinker_core.backends.judge_name import NANO_NOTE, JudgeName, model_title
+from vrthinker_core.backends.judge_name import NANO_NOTE, JudgeName, host_of, model_title
 from vrthinker_core.backends.keys import host_key, read_key
 from vrthinker_core.backends.pictures import PictureCache
-from vrthinker_core.backends.registry import host_of
 from vrthinker_core.backends.reply_builder import (
     ReplyBuilder,
     ends_reply,

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from vrthinker_core.backends import Backend, default_choice, open_backend
 from vrthinker_core.backends.base import RemoteBackend, not_cancelled
-from vrthinker_core.backends.judge_name import parse_judge
-from vrthinker_core.backends.registry import JUDGES
+from vrthinker_core.backends.judge_name import JUDGES, parse_judge
 from vrthinker_core.errors import BadInput, JudgeError, VideoError, os_errors
 from vrthinker_core.evaluation.local_engine import judge_locally
 from vrthinker_core.results.layout import EvaluationPair

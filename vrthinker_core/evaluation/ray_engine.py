@@ -19,8 +19,7 @@ from typing import Any, cast
 
 from vrthinker_core.backends import open_backend
 from vrthinker_core.backends.base import not_cancelled
-from vrthinker_core.backends.judge_name import parse_judge
-from vrthinker_core.backends.registry import JUDGES
+from vrthinker_core.backends.judge_name import JUDGES, parse_judge
 from vrthinker_core.errors import (
     BackendFailed,
     BadInput,

@@ -18,7 +18,7 @@ from urllib.parse import unquote
 import gradio as gr
 from pydantic import ValidationError
 
-from vrthinker_core.backends.registry import JudgeGroup
+from vrthinker_core.backends.judge_name import JudgeGroup
 from vrthinker_core.branch_plan import MAX_FRAMES, Changes, plan_branch
 from vrthinker_core.errors import (
     BadInput,

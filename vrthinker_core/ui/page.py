@@ -18,7 +18,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from vrthinker_core.__about__ import ASSETS
-from vrthinker_core.backends.registry import JudgeGroup
+from vrthinker_core.backends.judge_name import JudgeGroup
 from vrthinker_core.system import give_back_memory
 from vrthinker_core.ui import api, handlers, routes, words
 from vrthinker_core.ui.fetch import FetchPolicy
