@@ -218,7 +218,7 @@ def test_nothing_is_fetched_for_a_model_without_room(monkeypatch: pytest.MonkeyP
         raise AssertionError
 
     monkeypatch.setattr(loader.checkpoint_files, "snapshot_download", fetch)
-    monkeypatch.setattr(loader.checkpoint_files, "require_disk", lambda _: None)
+    monkeypatch.setattr(loader.checkpoint_files, "hub_model", lambda _: None)
     monkeypatch.setattr(loader.checkpoint_files.HfApi, "model_info", lambda *_, **__: None)
     monkeypatch.setattr(loader.AutoConfig, "from_pretrained", lambda *_, **__: SEVEN_BILLION)
     monkeypatch.setattr(quantize, "available_memory", lambda _: 2**30)

@@ -66,12 +66,9 @@ def check_statistics(files: Sequence[Path]) -> None:
             for name in file.keys():  # noqa: SIM118 - no mapping
                 tensor = file.get_tensor(name)
                 matrix = tensor.reshape(len(tensor) if tensor.ndim else 1, -1)
-                # Evenly spaced rows and columns
-                rows, columns = (
-                    math.ceil(size / most) or 1
-                    for size, most in zip(matrix.shape, (256, 2048), strict=True)
-                )
-                sample = matrix[::rows, ::columns].float()
+                # Evenly spaced rows and columns, up to 256 and 2,048
+                rows, columns = matrix.shape
+                sample = matrix[:: -(-rows // 256) or 1, :: -(-columns // 2048) or 1].float()
                 zeros = 1 - int(sample.count_nonzero()) / max(1, sample.numel())
                 # A trained weight has nearly no zeros
                 if zeros > 0.25 and not name.endswith("bias"):
@@ -167,7 +164,6 @@ def find_source(source: str, bits: Bits | None = None, device: str | None = None
 
 def _check_download(source: str, bits: Bits | None, device: str | None) -> None:
     """Fetch config.json and raise `CheckpointError` if the model would not fit."""
-    checkpoint_files.require_disk(source)
     try:
         model = without_values(AutoConfig.from_pretrained(source, trust_remote_code=False))
     except Exception:  # noqa: BLE001 - the download itself reports the error
@@ -193,7 +189,10 @@ def open_checkpoint(
     checkpoint_files.require_ours(found.title, found.config)
     shapes = checkpoint_files.check_weights(found.base)
     unloaded = _without_weights(found.base, shapes, marker, found.bits)
-    model, threads = _load_judge(found, unloaded.model, bits, device, dtype, _OwnEngine)
+    with _checkpoint_errors(found.base, "The weights"):
+        check_statistics(checkpoint_files.weight_files(found.base))
+    model = _load_judge(found, unloaded.model, _OwnEngine, bits, device, dtype)
+    threads = unloaded.threads if model.device.type == "cpu" else None
     bits = bits or found.bits
     return replace(unloaded, model=model, folder=found.folder, threads=threads, bits=bits)
 
@@ -215,8 +214,7 @@ def open_plain(found: Source, device: str | None = None, bits: Bits | None = Non
             found.base, local_files_only=True, trust_remote_code=False
         )
         shape = without_values(config)
-    model, _ = _load_judge(found, shape, bits, device, None, AutoModelForImageTextToText)
-    return model.eval()
+    return _load_judge(found, shape, AutoModelForImageTextToText, bits, device).eval()
 
 
 def open_for_training(source: str, dtype: torch.dtype = torch.float32) -> Checkpoint:
@@ -250,11 +248,18 @@ def open_for_rendering(source: str) -> Checkpoint:
 def _without_weights(
     folder: Path, shapes: Mapping[str, Sequence[int]], marker: Marker, bits: Bits | None = None
 ) -> Checkpoint:
-    weights = sum(map(math.prod, shapes.values()))
-    config = _load_config(folder, weights, bits)
-    tokenizer, processor = _load_tokenizer(folder, config), _load_processor(folder, config)
-    threads = 1 if weights <= SMALL_MODEL_WEIGHTS else None
-    return Checkpoint(without_values(config), tokenizer, processor, marker, folder, threads)
+    model = _load_shape(folder, sum(map(math.prod, shapes.values())), bits)
+    tokenizer = _load_tokenizer(folder, model.config)
+    processor = _load_processor(folder, model.config)
+    return Checkpoint(model, tokenizer, processor, marker, folder, 1 if _is_small(model) else None)
+
+
+def _size(model: torch.nn.Module) -> int:
+    return sum(weight.numel() for weight in model.parameters())
+
+
+def _is_small(model: torch.nn.Module) -> bool:
+    return _size(model) <= SMALL_MODEL_WEIGHTS
 
 
 def without_values(config: PretrainedConfig) -> Any:
@@ -295,15 +300,16 @@ def quiet_transformers(verbosity: int = CRITICAL) -> Iterator[None]:
             logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
-def _load_config(folder: Path, weights: int, bits: Bits | None = None) -> Qwen2_5_VLConfig:
-    """Load the configuration.
+def _load_shape(folder: Path, weights: int, bits: Bits | None) -> Any:
+    """Return the model that config.json describes, without values.
 
-    A config.json that describes far more weights than the files hold is refused before anything is
-    allocated. A byte of a file holds two weights of 4 bits.
+    One that describes far more weights than the files hold is refused before anything is allocated.
+    A byte of a file holds two weights of 4 bits.
     """
     with _checkpoint_errors(folder, "config.json"):
         config = Qwen2_5_VLConfig.from_pretrained(folder, local_files_only=True)
-        described = sum(weight.numel() for weight in without_values(config).parameters())
+        model = without_values(config)
+    described = _size(model)
     title, context = folder_title(folder), config.get_text_config().max_position_embeddings
     if context < 1:
         raise CheckpointError(
@@ -319,13 +325,12 @@ def _load_config(folder: Path, weights: int, bits: Bits | None = None) -> Qwen2_
             f"{title} is damaged: "
             f"its files hold {weights:,} weights, and config.json describes {described:,}."
         )
-    return config
+    return model
 
 
 def _load_tokenizer(folder: Path, config: Qwen2_5_VLConfig) -> Tokenizer:
     title = folder_title(folder)
-    if not any((folder / name).is_file() for name in ("tokenizer.json", "vocab.json")):
-        raise CheckpointError(f"{title} is incomplete: tokenizer.json is missing.")
+    _require_one(folder, "tokenizer.json", "vocab.json")
     with _checkpoint_errors(folder, "The tokenizer"):
         tokenizer: Tokenizer = AutoTokenizer.from_pretrained(
             folder, local_files_only=True
@@ -355,10 +360,7 @@ def _load_tokenizer(folder: Path, config: Qwen2_5_VLConfig) -> Tokenizer:
 
 def _load_processor(folder: Path, config: Qwen2_5_VLConfig) -> Qwen2VLImageProcessorPil:
     title = folder_title(folder)
-    if not any(
-        (folder / name).is_file() for name in ("preprocessor_config.json", "processor_config.json")
-    ):
-        raise CheckpointError(f"{title} is incomplete: preprocessor_config.json is missing.")
+    _require_one(folder, "preprocessor_config.json", "processor_config.json")
     with _checkpoint_errors(folder, "preprocessor_config.json"):
         processor = Qwen2VLImageProcessorPil.from_pretrained(folder, local_files_only=True)
         vision: Any = config.vision_config
@@ -375,27 +377,29 @@ def _load_processor(folder: Path, config: Qwen2_5_VLConfig) -> Qwen2VLImageProce
     return processor
 
 
+def _require_one(folder: Path, *names: str) -> None:
+    if not any((folder / name).is_file() for name in names):
+        raise CheckpointError(f"{folder_title(folder)} is incomplete: {names[0]} is missing.")
+
+
 @quiet_transformers()
 def _load_judge(
     found: Source,
     shape: Any,
+    architecture: Any,
     bits: Bits | None,
     device: str | None,
-    dtype: torch.dtype | None,
-    architecture: Any,
-) -> tuple[Any, int | None]:
-    """Load the model on its device; return it and its CPU threads."""
-    small = sum(weight.numel() for weight in shape.parameters()) <= SMALL_MODEL_WEIGHTS
+    dtype: torch.dtype | None = None,
+) -> Any:
+    """Load the model on its device, with its adapter."""
+    small = _is_small(shape)
     device = device or ("cpu" if small else best_device())
     dtype = dtype or (torch.float32 if small else torch.bfloat16)
-    options: dict[str, Any] = {}
-    if architecture is _OwnEngine:
-        with _checkpoint_errors(found.base, "The weights"):
-            check_statistics(checkpoint_files.weight_files(found.base))
-        options["attn_implementation"] = attention_for(device, dtype)
     quantized = bits or found.bits
     require_room(found.title, shape, quantized, dtype, device)
-    options |= loading_options(shape, bits, dtype)
+    options = loading_options(shape, bits, dtype)
+    if architecture is _OwnEngine:
+        options["attn_implementation"] = attention_for(device, dtype)
     if quantized or (device != "cpu" and not borrows_gpu()):
         spread = device == "cuda" and torch.cuda.device_count() > 1
         options["device_map"] = "auto" if spread else {"": device}
@@ -406,9 +410,10 @@ def _load_judge(
     model.requires_grad_(False)
     if quantized:
         check_kernels(found.title, model, quantized)
-    # transformers places weights from threads of its own, in which ZeroGPU imitates no GPU
-    model = model.to(device) if borrows_gpu() and not quantized else model
-    return model, 1 if small and device == "cpu" else None
+    elif borrows_gpu():
+        # transformers places weights from threads of its own, in which ZeroGPU imitates no GPU
+        model = model.to(device)
+    return model
 
 
 def _load_weights(

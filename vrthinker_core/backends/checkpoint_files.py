@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 from annotated_types import MinLen
-from huggingface_hub import HfApi, snapshot_download
+from huggingface_hub import HfApi, ModelInfo, snapshot_download
 from huggingface_hub.constants import HF_HUB_CACHE, HF_HUB_ETAG_TIMEOUT
 from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 from huggingface_hub.utils.sha import git_hash
@@ -57,10 +57,9 @@ def published_protocol(names: Iterable[str]) -> ProtocolName | None:
     A name matches as the whole hub id or as its part after the slash, in any case.
     """
     known = {name.lower() for name in names}
-    for hub_id, protocol in PUBLISHED_PROTOCOLS.items():
-        if known & {hub_id, hub_id.split("/")[1]}:
-            return protocol
-    return None
+    protocols = PUBLISHED_PROTOCOLS.items()
+    found = (each for hub_id, each in protocols if known & {hub_id, hub_id.split("/")[1]})
+    return next(found, None)
 
 
 def locate(source: str, before_download: Callable[[], None] = lambda: None) -> Path:
@@ -87,7 +86,7 @@ def locate(source: str, before_download: Callable[[], None] = lambda: None) -> P
     try:
         # Ask once: later requests are repeated for half a minute if the hub cannot be reached
         with suppress(HfHubHTTPError):  # It answers, and the download itself reports the error
-            HfApi().model_info(source, timeout=HF_HUB_ETAG_TIMEOUT)
+            hub_model(source)
         before_download()
         return fetch(source)
     except CheckpointError:
@@ -116,26 +115,20 @@ def is_downloaded(source: str) -> bool:
     return True
 
 
-def require_disk(source: str) -> None:
-    """Check that the disk has room for a model of the hub.
-
-    Raises `CheckpointError` if not. Does nothing if the hub does not tell the size.
-    """
-    try:
-        files = HfApi().model_info(source, files_metadata=True).siblings or []
-        size = sum(
-            file.size or 0
-            for file in files
-            if any(fnmatch(file.rfilename, each) for each in DOWNLOAD_PATTERNS)
-        )
-        free = free_disk(Path(HF_HUB_CACHE))
-    except Exception:  # noqa: BLE001 - the download itself reports an error of the hub
-        return
-    if size > free:
+def hub_model(source: str) -> ModelInfo:
+    """Return what the hub says of a model; raise `CheckpointError` if the disk lacks room."""
+    info = HfApi().model_info(source, timeout=HF_HUB_ETAG_TIMEOUT, files_metadata=True)
+    size = sum(
+        file.size or 0
+        for file in info.siblings or ()
+        if any(fnmatch(file.rfilename, each) for each in DOWNLOAD_PATTERNS)
+    )
+    if size > (free := free_disk(Path(HF_HUB_CACHE))):
         raise CheckpointError(
             f"{source} takes {size / 1e9:.1f} GB of disk and {free / 1e9:.1f} are free in "
             f"{HF_HUB_CACHE}: make room, or set HF_HOME to another disk."
         )
+    return info
 
 
 def check_files(folder: Path) -> dict[str, tuple[int, ...]]:
@@ -199,24 +192,23 @@ def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     length differs from the header. Raises `CheckpointError`.
     """
     with _reading(path), path.open("rb") as raw:
-        raw.read(8)  # `safe_open` reports a file without read permission as missing
-    try:
-        with safe_open(path, framework="numpy") as file:  # "pt" would import torch
-            shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 - no mapping
-    except (OSError, SafetensorError) as error:
-        damage = "its safetensors header cannot be read."
-        if "incomplete metadata" in str(error):
-            # `safe_open` does not name the expected length of the file. Layout: 8 bytes of header
-            # length (little endian), the header as JSON, which is sound here, then the data
-            with path.open("rb") as raw:
-                length = int.from_bytes(raw.read(8), "little")
+        start = raw.read(8)  # `safe_open` reports a file without read permission as missing
+        try:
+            with safe_open(path, framework="numpy") as file:  # "pt" would import torch
+                shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 - no mapping
+        except (OSError, SafetensorError) as error:
+            damage = "its safetensors header cannot be read."
+            if "incomplete metadata" in str(error):
+                # `safe_open` does not name the expected length of the file. Layout: 8 bytes of
+                # header length (little endian), the header as JSON, which is sound here, then data
+                length = int.from_bytes(start, "little")
                 end = rb'"data_offsets"\s*:\s*\[\s*\d+\s*,\s*(\d{1,20})\s*\]'
                 data = max(map(int, re.findall(end, raw.read(length))), default=0)
-            damage = (
-                f"it should be {8 + length + data:,} bytes long and is {path.stat().st_size:,}. "
-                "Fetch it again."
-            )
-        raise CheckpointError(f"{path.name} is damaged: {damage}") from error
+                damage = (
+                    f"it should be {8 + length + data:,} bytes long and is "
+                    f"{path.stat().st_size:,}. Fetch it again."
+                )
+            raise CheckpointError(f"{path.name} is damaged: {damage}") from error
     if not all(name.isprintable() and len(name) <= 1000 for name in shapes):  # Errors quote them
         raise CheckpointError(
             f"{path.name} is damaged: the name of a tensor is too long or cannot be printed."
@@ -321,21 +313,23 @@ def _check_digests(digests: Mapping[Path, str], otherwise: str) -> None:
 
     Raises `CheckpointError`: the file "is not" `otherwise`.
     """
+
+    def digest(path: Path) -> str:
+        with _reading(path):
+            return git_hash(path.read_bytes()) if len(digests[path]) == 40 else sha256(path)
+
     with ThreadPoolExecutor() as executor:
-        found = executor.map(_digest, digests, digests.values())
-        for path, digest in zip(digests, found, strict=True):
-            if digest != digests[path]:
+        for path, found in zip(digests, executor.map(digest, digests), strict=True):
+            if found != digests[path]:
                 raise CheckpointError(
                     f"{path.name} of {folder_title(path.parent)} is not {otherwise}"
                 )
 
 
-def _digest(path: Path, like: str) -> str:
-    """Return the SHA-256, or git's SHA-1 if `like` is a SHA-1."""
-    with _reading(path):
-        if len(like) != 40:
-            return _sha256(path)
-        return git_hash(path.read_bytes())
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file; raise `OSError`."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 TOLD = "This judge was not trained for the task: it is told the protocol's rules in words."
@@ -397,16 +391,11 @@ def seal(folder: Path, said: Mapping[str, Any]) -> None:
     A changed file is then refused. Raises `OSError`.
     """
     sums = {
-        path.name: _sha256(path)
+        path.name: sha256(path)
         for path in sorted(folder.iterdir())
         if path.is_file() and path.name != MARKER
     }
     (folder / MARKER).write_text(json.dumps({**said, "sha256": sums}, indent=1) + "\n", "utf-8")
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_marker(folder: Path, source: str) -> Marker:

@@ -1,20 +1,17 @@
 """Downloads of models from the Hugging Face hub, which can be paused."""
 
-import hashlib
 import threading
 from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-from huggingface_hub import HfApi, constants, hf_hub_url
+from huggingface_hub import constants, hf_hub_url
 from huggingface_hub.file_download import http_get, repo_folder_name
 from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
 
-from vrthinker_core.backends.checkpoint_files import fetch, require_disk
+from vrthinker_core.backends.checkpoint_files import fetch, hub_model, sha256
 from vrthinker_core.errors import CheckpointError
-
-BROKEN = "The download of {} broke off ({}). What has come is kept: continue it."
 
 
 class Paused(Exception):
@@ -79,61 +76,49 @@ class Download:
         except CheckpointError as error:
             self.said = str(error)
         except Exception as error:  # noqa: BLE001 - errors of the hub's client and its HTTP client
-            self.said = BROKEN.format(self.source, type(error).__name__)
+            self.said = (
+                f"The download of {self.source} broke off ({type(error).__name__}). "
+                "What has come is kept: continue it."
+            )
 
     def _fetch(self) -> None:
-        require_disk(self.source)
-        info = HfApi().model_info(self.source, files_metadata=True)
+        info = hub_model(self.source)
         folder = repo_folder_name(repo_id=self.source, repo_type="model")
         blobs = Path(constants.HF_HUB_CACHE) / folder / "blobs"
         blobs.mkdir(parents=True, exist_ok=True)
         wanted = [
-            (file, blobs / file.lfs.sha256)
+            (file, blobs / file.lfs.sha256, blobs / f"{file.lfs.sha256}.part")
             for file in info.siblings or ()
             if file.lfs and file.rfilename.endswith(".safetensors")
         ]
-        self.size = sum(file.size or 0 for file, _ in wanted)
-        come = (blob if blob.exists() else _part(blob) for _, blob in wanted)
+        self.size = sum(file.size or 0 for file, _, _ in wanted)
+        come = (blob if blob.exists() else part for _, blob, part in wanted)
         self.got = sum(path.stat().st_size for path in come if path.exists())
-        for file, blob in wanted:
-            if not blob.exists():
-                address = hf_hub_url(self.source, file.rfilename, revision=info.sha)
-                self._fetch_file(address, blob, file.size)
+        # What the hub's client counts bytes with
+        bar: Any = lambda **_: nullcontext(SimpleNamespace(update=self._count))  # noqa: E731
+        for file, blob, part in wanted:
+            if blob.exists():
+                continue
+            with part.open("ab") as output:
+                http_get(
+                    hf_hub_url(self.source, file.rfilename, revision=info.sha),
+                    output,
+                    resume_size=output.tell(),
+                    headers=build_hf_headers(),
+                    expected_size=file.size,
+                    tqdm_class=bar,
+                )
+            if sha256(part) != blob.name:
+                part.unlink()
+                raise CheckpointError(
+                    f"A file of {self.source} came damaged: continue the download."
+                )
+            part.rename(blob)
         self._count(0)
         fetch(self.source)
-
-    def _fetch_file(self, address: str, blob: Path, size: int | None) -> None:
-        part = _part(blob)
-        with part.open("ab") as file:
-            http_get(
-                address,
-                file,
-                resume_size=file.tell(),
-                headers=build_hf_headers(),
-                expected_size=size,
-                tqdm_class=partial(_Bar, self._count),  # type: ignore[arg-type]
-            )
-        with part.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        if digest != blob.name:
-            part.unlink()
-            raise CheckpointError(f"A file of {self.source} came damaged: continue the download.")
-        part.rename(blob)
 
     def _count(self, came: float) -> None:
         """Count bytes; raise `Paused` if the download is to pause."""
         if self._pause.is_set():
             raise Paused
         self.got += int(came)
-
-
-def _part(blob: Path) -> Path:
-    return blob.with_name(f"{blob.name}.part")
-
-
-class _Bar(nullcontext[Any]):
-    """What the hub's client counts bytes with."""
-
-    def __init__(self, count: Any, *_: Any, **__: Any) -> None:
-        super().__init__(self)
-        self.update = count
