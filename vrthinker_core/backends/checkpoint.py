@@ -29,22 +29,12 @@ from transformers import (
 from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 from transformers.utils import logging
 
-from vrthinker_core.backends import checkpoint_files
+from vrthinker_core.backends import checkpoint_files, quantize
 from vrthinker_core.backends.chat_template import CONTROL_TOKENS
-from vrthinker_core.backends.checkpoint_files import GENERATION_CONFIG, Marker, read_marker
+from vrthinker_core.backends.checkpoint_files import GENERATION_CONFIG, Marker, read_marker, refuse
 from vrthinker_core.backends.devices import best_device, borrows_gpu, check_device, is_out_of_memory
 from vrthinker_core.backends.judge_name import Bits, folder_title
 from vrthinker_core.backends.layers import attention_for
-from vrthinker_core.backends.quantize import (
-    base_of,
-    check_adapter,
-    check_kernels,
-    loading_options,
-    require_bitsandbytes,
-    require_room,
-    stored_bits,
-    with_adapter,
-)
 from vrthinker_core.errors import CheckpointError
 from vrthinker_core.protocols.concat import OPENING_AREA
 
@@ -148,15 +138,14 @@ def find_source(source: str, bits: Bits | None = None, device: str | None = None
     if device:
         check_device(device)
     if bits:
-        require_bitsandbytes()
+        quantize.require_bitsandbytes()
     folder = checkpoint_files.locate(source, lambda: _check_download(source, bits, device))
     base = folder
     if checkpoint_files.is_adapter(folder):
-        name = base_of(folder)
-        check_adapter(folder)
+        name = quantize.check_adapter(folder)
         base = checkpoint_files.locate(name, lambda: _check_download(name, bits, device))
     config = checkpoint_files.read_config(base)
-    stored = stored_bits(folder_title(base), config)
+    stored = quantize.stored_bits(folder_title(base), config)
     if stored and bits and stored != bits:
         raise CheckpointError(f"{folder_title(base)} is stored in {stored}: leave ?quantize= out.")
     return Source(folder, base, config, stored)
@@ -168,7 +157,7 @@ def _check_download(source: str, bits: Bits | None, device: str | None) -> None:
         model = without_values(AutoConfig.from_pretrained(source, trust_remote_code=False))
     except Exception:  # noqa: BLE001 - the download itself reports the error
         return
-    require_room(source, model, bits, torch.bfloat16, device or best_device())
+    quantize.require_room(source, model, bits, torch.bfloat16, device or best_device())
 
 
 def open_checkpoint(
@@ -225,7 +214,7 @@ def open_for_training(source: str, dtype: torch.dtype = torch.float32) -> Checkp
     Raises `CheckpointError`.
     """
     unloaded = open_for_rendering(source)
-    require_room(folder_title(unloaded.folder), unloaded.model, None, dtype, "cpu")
+    quantize.require_room(folder_title(unloaded.folder), unloaded.model, None, dtype, "cpu")
     checked = os.environ.get("LOCAL_RANK", "0") == "0"
     with quiet_transformers():
         model = _load_weights(
@@ -309,8 +298,8 @@ def _load_shape(folder: Path, weights: int, bits: Bits | None) -> Any:
     with _checkpoint_errors(folder, "config.json"):
         config = Qwen2_5_VLConfig.from_pretrained(folder, local_files_only=True)
         model = without_values(config)
-    described = _size(model)
-    title, context = folder_title(folder), config.get_text_config().max_position_embeddings
+    described, context = _size(model), config.get_text_config().max_position_embeddings
+    title = folder_title(folder)
     if context < 1:
         raise CheckpointError(
             f"config.json of {title} is damaged: it allows a context of {context} tokens."
@@ -329,33 +318,30 @@ def _load_shape(folder: Path, weights: int, bits: Bits | None) -> Any:
 
 
 def _load_tokenizer(folder: Path, config: Qwen2_5_VLConfig) -> Tokenizer:
-    title = folder_title(folder)
     _require_one(folder, "tokenizer.json", "vocab.json")
     with _checkpoint_errors(folder, "The tokenizer"):
         tokenizer: Tokenizer = AutoTokenizer.from_pretrained(
             folder, local_files_only=True
         ).backend_tokenizer
-    missing = [token for token in CONTROL_TOKENS if tokenizer.token_to_id(token) is None]
-    if missing:
-        raise CheckpointError(f"The tokenizer of {title} lacks the control token {missing[0]}.")
+    refuse(f"The tokenizer of {folder_title(folder)}", _tokenizer_faults(tokenizer, config))
+    return tokenizer
+
+
+def _tokenizer_faults(tokenizer: Tokenizer, config: Qwen2_5_VLConfig) -> Iterator[str]:
+    for token in CONTROL_TOKENS:
+        if tokenizer.token_to_id(token) is None:
+            yield f"lacks the control token {token}."
     if '"ByteLevel"' not in json.dumps(json.loads(tokenizer.to_str())["decoder"]):
-        raise CheckpointError(f"The tokenizer of {title} is not byte-level as Qwen's is.")
+        yield "is not byte-level as Qwen's is."
     # The embedding has as many rows as tokens (up to some padding)
     tokens = max(tokenizer.get_vocab(with_added_tokens=True).values()) + 1
     rows = int(config.get_text_config().vocab_size)
     if tokens > rows or rows - tokens > max(64, rows // 100):
-        raise CheckpointError(
-            f"The tokenizer of {title} has {tokens:,} tokens, "
-            f"but the model has {rows:,} rows for them."
-        )
+        yield f"has {tokens:,} tokens, but the model has {rows:,} rows for them."
     pads = {"<|image_pad|>": config.image_token_id, "<|video_pad|>": config.video_token_id}
     for token, token_id in pads.items():
         if tokenizer.token_to_id(token) != token_id:
-            raise CheckpointError(
-                f"The tokenizer of {title} belongs to another model: "
-                f"{token} is not token {token_id}."
-            )
-    return tokenizer
+            yield f"belongs to another model: {token} is not token {token_id}."
 
 
 def _load_processor(folder: Path, config: Qwen2_5_VLConfig) -> Qwen2VLImageProcessorPil:
@@ -396,8 +382,8 @@ def _load_judge(
     device = device or ("cpu" if small else best_device())
     dtype = dtype or (torch.float32 if small else torch.bfloat16)
     quantized = bits or found.bits
-    require_room(found.title, shape, quantized, dtype, device)
-    options = loading_options(shape, bits, dtype)
+    quantize.require_room(found.title, shape, quantized, dtype, device)
+    options = quantize.loading_options(shape, bits, dtype)
     if architecture is _OwnEngine:
         options["attn_implementation"] = attention_for(device, dtype)
     if quantized or (device != "cpu" and not borrows_gpu()):
@@ -406,10 +392,10 @@ def _load_judge(
     model = _load_weights(found.base, dtype, options, architecture)
     if found.folder != found.base:
         with _checkpoint_errors(found.folder, "The adapter"):
-            model = with_adapter(model, found.folder, merge=not quantized)
+            model = quantize.with_adapter(model, found.folder, merge=not quantized)
     model.requires_grad_(False)
     if quantized:
-        check_kernels(found.title, model, quantized)
+        quantize.check_kernels(found.title, model, quantized)
     elif borrows_gpu():
         # transformers places weights from threads of its own, in which ZeroGPU imitates no GPU
         model = model.to(device)
@@ -438,28 +424,29 @@ def _load_weights(
         )
     if architecture is not _OwnEngine:
         loading_info = {**loading_info, "unexpected_keys": ()}  # E.g. heads that no judge needs
-    _check_generation(folder, model)
-    if checked and (fault := next(_faults(folder_title(folder), model, loading_info), "")):
-        raise CheckpointError(fault)
+    told = GENERATION_CONFIG if (folder / GENERATION_CONFIG).is_file() else "config.json"
+    title = folder_title(folder)
+    refuse(f"{told} of {title} is damaged:", _generation_faults(model))
+    if checked:
+        if len(loading_info["missing_keys"]) >= len(list(model.parameters())):
+            example = min(loading_info["unexpected_keys"], default="none")
+            raise CheckpointError(
+                f"None of the weights of {title} fits the architecture (it holds {example})."
+            )
+        refuse(title, _faults(model, loading_info))
     return model
 
 
-def _check_generation(folder: Path, model: Qwen2_5_VLForConditionalGeneration) -> None:
+def _generation_faults(model: Any) -> Iterator[str]:
     """Check the tokens that end a reply, and the repetition penalty."""
-    name = GENERATION_CONFIG if (folder / GENERATION_CONFIG).is_file() else "config.json"
-    said, where = model.generation_config, f"{name} of {folder_title(folder)}"
+    said, rows = model.generation_config, model.config.get_text_config().vocab_size
     for token in end_tokens(said):
-        if not (type(token) is int and 0 <= token < model.config.get_text_config().vocab_size):
-            raise CheckpointError(
-                f"{where} is damaged: "
-                f"it ends replies with {token!r:.50}, which is no token of the model."
-            )
+        if not (type(token) is int and 0 <= token < rows):
+            yield f"it ends replies with {token!r:.50}, which is no token of the model."
     penalty = 1.0 if said.repetition_penalty is None else said.repetition_penalty
     # Far beyond any useful penalty, and float32 can still apply them
     if not (isinstance(penalty, int | float) and 0.01 <= penalty <= 100.0):
-        raise CheckpointError(
-            f"{where} is damaged: its repetition_penalty is {penalty!r:.50}, not 0.01 to 100."
-        )
+        yield f"its repetition_penalty is {penalty!r:.50}, not 0.01 to 100."
 
 
 def end_tokens(config: GenerationConfig) -> list[Any]:
@@ -468,32 +455,28 @@ def end_tokens(config: GenerationConfig) -> list[Any]:
     return [token for token in (said if isinstance(said, list) else [said]) if token is not None]
 
 
-def _faults(title: str, model: torch.nn.Module, loading_info: dict[str, Any]) -> Iterator[str]:
+def _faults(model: torch.nn.Module, loading_info: dict[str, Any]) -> Iterator[str]:
     """Yield missing, leftover or misshapen tensors, and values that no training gives.
 
     transformers initialises missing tensors at random and ignores the others.
     """
     missing, unexpected = (sorted(loading_info[f"{how}_keys"]) for how in ("missing", "unexpected"))
-    if len(missing) >= len(list(model.parameters())):
-        example = unexpected[0] if unexpected else "none"
-        yield f"None of the weights of {title} fits the architecture (it holds {example})."
     if missing:
-        yield f"{title} is incomplete: {_these(missing)} missing."
+        yield f"is incomplete: {_these(missing)} missing."
     for name, *_ in sorted(loading_info["mismatched_keys"]):
-        yield f"{title} is damaged: the shape of {name} is not what config.json says."
+        yield f"is damaged: the shape of {name} is not what config.json says."
     if unexpected:
-        left = f"{_these(unexpected)} left over"
-        yield f"{title} holds weights that config.json has no place for: {left}."
-    for message in loading_info.get("error_msgs") or ():
-        yield f"{title} cannot be loaded: {message}"
+        yield f"holds weights that config.json has no place for: {_these(unexpected)} left over."
+    for message in loading_info["error_msgs"]:
+        yield f"cannot be loaded: {message}"
     for name, weight in model.named_parameters():
         if weight.is_meta:
-            yield f"{title} does not fit into the memory of the GPUs: {name} was left out."
+            yield f"does not fit into the memory of the GPUs: {name} was left out."
         low, high = (float(end) for end in weight.detach().aminmax())
         if not (math.isfinite(low) and math.isfinite(high)):
-            yield f"{title} is damaged: {name} holds values that are no numbers."
+            yield f"is damaged: {name} holds values that are no numbers."
         if (largest := max(-low, high)) > 1e6:  # Only a flipped exponent bit makes it this large
-            yield f"{title} is damaged: {name} holds {largest:.1e}, far beyond any trained weight."
+            yield f"is damaged: {name} holds {largest:.1e}, far beyond any trained weight."
 
 
 def _these(names: list[str]) -> str:

@@ -228,6 +228,12 @@ def _reading(path: Path) -> Iterator[None]:
         ) from error
 
 
+def refuse(subject: str, faults: Iterable[str]) -> None:
+    """Raise `CheckpointError` with the first fault, which continues `subject`."""
+    for fault in faults:
+        raise CheckpointError(f"{subject} {fault}")
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object; raise `CheckpointError`, which names the file."""
     damaged = f"{path.name} of {folder_title(path.parent)} is damaged:"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import warnings
 from collections.abc import Iterator
@@ -14,8 +15,9 @@ from typing import Any
 import torch
 from packaging.version import Version
 from safetensors import safe_open
+from transformers import BitsAndBytesConfig
 
-from vrthinker_core.backends.checkpoint_files import ADAPTER, read_json, tensor_shapes
+from vrthinker_core.backends.checkpoint_files import ADAPTER, read_json, refuse, tensor_shapes
 from vrthinker_core.backends.devices import Needs, available_memory
 from vrthinker_core.backends.judge_name import HUB_ID, Bits, folder_title
 from vrthinker_core.errors import CheckpointError
@@ -82,14 +84,16 @@ def loading_options(model: Any, bits: Bits | None, dtype: torch.dtype) -> dict[s
     """Return quantisation options; {} for None."""
     if bits is None:
         return {}
-    from transformers import BitsAndBytesConfig
-
-    said: dict[str, Any] = {"load_in_8bit": True}
-    if bits == "4bit":
-        said = {"load_in_4bit": True, "bnb_4bit_compute_dtype": dtype}
-        said |= {"bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True}
     config: Any = BitsAndBytesConfig
-    return {"quantization_config": config(**said, llm_int8_skip_modules=kept_modules(model))}
+    how = config(
+        load_in_4bit=bits == "4bit",
+        load_in_8bit=bits == "8bit",
+        bnb_4bit_compute_dtype=dtype,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=True,
+        llm_int8_skip_modules=kept_modules(model),
+    )
+    return {"quantization_config": how}
 
 
 def require_bitsandbytes() -> None:
@@ -122,19 +126,15 @@ def stored_bits(title: str, config: dict[str, Any]) -> Bits | None:
 @torch.inference_mode()
 def check_kernels(title: str, model: Any, bits: Bits) -> None:
     """Run each kind of quantised layer once; raise `CheckpointError` if one fails."""
-    seen = set()
-    for linear in _linears(model):
-        kind = (type(linear), linear.in_features, linear.out_features)
-        if kind in seen or type(linear) is torch.nn.Linear:
-            continue
-        seen.add(kind)
-        weight = linear.weight
+    quantized = (each for each in _linears(model) if type(each) is not torch.nn.Linear)
+    kinds = {(type(each), each.in_features, each.out_features): each for each in quantized}
+    for linear in kinds.values():
+        device = linear.weight.device
         try:
-            linear(torch.zeros(1, linear.in_features, device=weight.device, dtype=model.dtype))
+            linear(torch.zeros(1, linear.in_features, device=device, dtype=model.dtype))
         except Exception as error:
-            device = weight.device.type
             raise CheckpointError(
-                f"{title} cannot run in {bits} on this {device}: "
+                f"{title} cannot run in {bits} on this {device.type}: "
                 f"{' '.join(str(error).split())[:150]}. Leave ?quantize= out, or take "
                 "another device."
             ) from error
@@ -151,70 +151,62 @@ LAYER = re.compile(r"(?:base_model\.model\.)?(.*)\.lora_.*")
 PLAIN = "megatron.core"  # What peft writes for an adapter without Megatron
 
 
-def base_of(folder: Path) -> str:
-    """Return an adapter's base model: a hub id or a folder.
-
-    Raises `CheckpointError` if the adapter cannot be used.
-    """
+def check_adapter(folder: Path) -> str:
+    """Return an adapter's base model, a hub id or a folder; raise `CheckpointError`."""
     title, said = folder_title(folder), read_json(folder / ADAPTER)
-    kind = said.get("peft_type")
-    if kind != "LORA":
-        raise CheckpointError(
-            f"{title} is an adapter of the kind {str(kind)[:40]!r}: only LORA is read. "
-            "Merge it into its base model first."
-        )
-    if not (folder / WEIGHTS).is_file():
-        raise CheckpointError(
-            f"{title} has no {WEIGHTS}: an adapter is read from safetensors alone, "
-            "since other files can run code."
-        )
-    if find_spec("peft") is None or Version(version("peft")) < Version(PEFT):
-        raise CheckpointError(
-            f"{title} is an adapter, which takes peft {PEFT}: run pip install -e '.[quantize]'."
-        )
-    base = said.get("base_model_name_or_path")
-    if not isinstance(base, str) or not base:
-        raise CheckpointError(f"{title} does not name its base model in {ADAPTER}.")
-    for path in (Path(base).expanduser(), folder / base):
-        if path.is_dir():
-            return str(path)
+    refuse(title, _adapter_faults(folder, said))
+    refuse(title, _costs(folder, said))
+    base = str(said["base_model_name_or_path"])
+    for path in (os.path.expanduser(base), os.path.join(folder, base)):  # noqa: PTH111, PTH118 - never raise
+        if os.path.isdir(path):  # noqa: PTH112
+            return path
     if not HUB_ID.fullmatch(base):
         raise CheckpointError(
-            f"The base model of {title} is not here: "
-            f"put it where {ADAPTER} says ({Path(base).name}), or correct "
-            "base_model_name_or_path there."
+            f"The base model of {title} is not here: put it where {ADAPTER} says "
+            f"({Path(base).name}), or correct base_model_name_or_path there."
         )
     return base
 
 
-def check_adapter(folder: Path) -> None:
-    """Raise `CheckpointError` if an adapter is damaged or has non-finite values.
+def _adapter_faults(folder: Path, said: dict[str, Any]) -> Iterator[str]:
+    kind, base = said.get("peft_type"), said.get("base_model_name_or_path")
+    if kind != "LORA":
+        yield (
+            f"is an adapter of the kind {str(kind)[:40]!r}: only LORA is read. "
+            "Merge it into its base model first."
+        )
+    if not (folder / WEIGHTS).is_file():
+        yield (
+            f"has no {WEIGHTS}: an adapter is read from safetensors alone, "
+            "since other files can run code."
+        )
+    if find_spec("peft") is None or Version(version("peft")) < Version(PEFT):
+        yield f"is an adapter, which takes peft {PEFT}: run pip install -e '.[quantize]'."
+    if not isinstance(base, str) or not base:
+        yield f"does not name its base model in {ADAPTER}."
 
-    Nor may it ask for what costs memory, time or imports before peft looks at the weights: a rank
-    beyond theirs, patterns, or Megatron.
+
+def _costs(folder: Path, said: dict[str, Any]) -> Iterator[str]:
+    """Yield what would cost memory, time or imports before peft looks at the weights.
+
+    That is a rank beyond theirs, a pattern, or Megatron. Also yield non-finite weights.
     """
-    title, said = folder_title(folder), read_json(folder / ADAPTER)
     shapes = tensor_shapes(folder / WEIGHTS)
     most = max((shape[0] for name, shape in shapes.items() if "lora_A" in name), default=0)
     patterns: list[Any] = [said.get(f"{name}_pattern") or {} for name in ("rank", "alpha")]
     if not all(isinstance(each, dict) for each in patterns):
-        raise CheckpointError(f"{title} is damaged: {ADAPTER} cannot be read.")
-    asked = [said.get("r"), *patterns[0].values()]
-    expressions = [key for each in patterns for key in each if not re.fullmatch(r"[\w.]+", key)]
+        yield f"is damaged: {ADAPTER} cannot be read."
     if said.get("megatron_config") or said.get("megatron_core", PLAIN) not in (None, PLAIN):
-        raise CheckpointError(f"{title} is an adapter for Megatron, which is not read.")
-    if not all(type(rank) is int and 0 < rank <= most for rank in asked):
-        raise CheckpointError(f"{title} is damaged: {ADAPTER} asks for ranks that no weight has.")
-    if expressions:
-        raise CheckpointError(
-            f"{title} names layers by patterns in {ADAPTER}: write their names, or {{}}."
-        )
+        yield "is an adapter for Megatron, which is not read."
+    ranks = [said.get("r"), *patterns[0].values()]
+    if not all(type(rank) is int and 0 < rank <= most for rank in ranks):
+        yield f"is damaged: {ADAPTER} asks for ranks that no weight has."
+    if not all(re.fullmatch(r"[\w.]+", key) for each in patterns for key in each):
+        yield f"names layers by patterns in {ADAPTER}: write their names, or {{}}."
     with safe_open(folder / WEIGHTS, framework="pt") as file:
         for name in file.keys():  # noqa: SIM118 - no mapping
             if not torch.isfinite(file.get_tensor(name)).all():
-                raise CheckpointError(
-                    f"{title} is damaged: {name[:200]} holds values that are no numbers."
-                )
+                yield f"is damaged: {name[:200]} holds values that are no numbers."
 
 
 def with_adapter(model: Any, folder: Path, *, merge: bool) -> Any:
@@ -225,7 +217,8 @@ def with_adapter(model: Any, folder: Path, *, merge: bool) -> Any:
     """
     from peft import PeftConfig, PeftModel
 
-    title, shapes = folder_title(folder), tensor_shapes(folder / WEIGHTS)
+    shapes = tensor_shapes(folder / WEIGHTS)
+    other = f"{folder_title(folder)} does not belong to its base model:"
     try:
         with warnings.catch_warnings(action="ignore"):  # peft uses deprecated transformers names
             config: Any = PeftConfig.from_pretrained(folder)
@@ -234,13 +227,8 @@ def with_adapter(model: Any, folder: Path, *, merge: bool) -> Any:
             config.exclude_modules = config.layers_pattern = config.layers_to_transform = None
             adapted = PeftModel.from_pretrained(model, folder, config=config)
     except Exception as error:
-        raise CheckpointError(
-            f"{title} does not belong to its base model: {' '.join(str(error).split())[:200]}"
-        ) from error
+        raise CheckpointError(f"{other} {' '.join(str(error).split())[:200]}") from error
     placed = sum("lora_" in name for name, _ in adapted.named_parameters())
     if placed != len(shapes):
-        raise CheckpointError(
-            f"{title} does not belong to its base model: "
-            f"{placed} of its {len(shapes)} tensors have a place there."
-        )
+        raise CheckpointError(f"{other} {placed} of its {len(shapes)} tensors have a place there.")
     return adapted.merge_and_unload() if merge else adapted.get_base_model()
