@@ -31,7 +31,13 @@ from transformers.utils import logging
 
 from vrthinker_core.backends import checkpoint_files, quantize
 from vrthinker_core.backends.chat_template import CONTROL_TOKENS
-from vrthinker_core.backends.checkpoint_files import GENERATION_CONFIG, Marker, read_marker, refuse
+from vrthinker_core.backends.checkpoint_files import (
+    GENERATION_CONFIG,
+    Marker,
+    damaged,
+    read_marker,
+    refuse,
+)
 from vrthinker_core.backends.devices import best_device, borrows_gpu, check_device, is_out_of_memory
 from vrthinker_core.backends.judge_name import Bits, folder_title
 from vrthinker_core.backends.layers import attention_for
@@ -39,12 +45,10 @@ from vrthinker_core.errors import CheckpointError
 from vrthinker_core.protocols.concat import OPENING_AREA
 
 MOST_RANDOM = 1.25
-"""Largest spread of a random matrix: the spread of the mean squares of its rows or columns, as a
-multiple of the spread for independent normal values. Independent values come to 1 with a small
-error, uniform values to less. The built-in judge's matrices have at least 2.2. For an equal
-structure the number grows with the root of the size.
+"""Largest spread of the mean squares of a random matrix's rows or columns; independent normal values
+have 1, uniform ones less. The built-in judge's matrices have at least 2.2, larger ones of equal
+structure more: it grows with the root of the size.
 """
-
 SMALLEST_SIDE = 128  # Of a matrix that can be tested; a single one of this size is too little
 
 
@@ -115,7 +119,9 @@ class Source:
     folder: Path  # The checkpoint or adapter that was named
     base: Path  # Has weights, tokenizer and processor; differs from `folder` for an adapter only
     config: dict[str, Any]
-    bits: Bits | None  # Of the stored weights; None if not quantised
+    device: str | None  # None for the best one
+    bits: Bits | None  # Of the language model's weights; None if not quantised
+    stored: bool = False  # In these bits, instead of quantised while they are loaded
 
     @property
     def title(self) -> str:
@@ -130,10 +136,9 @@ class Source:
 
 
 def find_source(source: str, bits: Bits | None = None, device: str | None = None) -> Source:
-    """Find a folder or hub id, and the base of an adapter.
+    """Find a checkpoint, and an adapter's base; raise `CheckpointError`.
 
-    A download begins only if disk and memory have room. Raises `CheckpointError` if the device,
-    bitsandbytes or the checkpoint is missing, does not fit, or its quantisation is not supported.
+    A download begins only if the device is there, and disk and memory have room.
     """
     if device:
         check_device(device)
@@ -148,7 +153,7 @@ def find_source(source: str, bits: Bits | None = None, device: str | None = None
     stored = quantize.stored_bits(folder_title(base), config)
     if stored and bits and stored != bits:
         raise CheckpointError(f"{folder_title(base)} is stored in {stored}: leave ?quantize= out.")
-    return Source(folder, base, config, stored)
+    return Source(folder, base, config, device, stored or bits, stored is not None)
 
 
 def _check_download(source: str, bits: Bits | None, device: str | None) -> None:
@@ -177,20 +182,16 @@ def open_checkpoint(
     marker = found.marker
     checkpoint_files.require_ours(found.title, found.config)
     shapes = checkpoint_files.check_weights(found.base)
-    unloaded = _without_weights(found.base, shapes, marker, found.bits)
+    unloaded = _without_weights(found.base, shapes, marker, found.bits if found.stored else None)
     with _checkpoint_errors(found.base, "The weights"):
         check_statistics(checkpoint_files.weight_files(found.base))
-    model = _load_judge(found, unloaded.model, _OwnEngine, bits, device, dtype)
+    model = _load_judge(found, unloaded.model, _OwnEngine, dtype)
     threads = unloaded.threads if model.device.type == "cpu" else None
-    bits = bits or found.bits
-    return replace(unloaded, model=model, folder=found.folder, threads=threads, bits=bits)
+    return replace(unloaded, model=model, folder=found.folder, threads=threads, bits=found.bits)
 
 
-def open_plain(found: Source, device: str | None = None, bits: Bits | None = None) -> Any:
-    """Load any image-text-to-text model of transformers; raise `CheckpointError`.
-
-    Checks that every tensor is there, in its shape, and finite.
-    """
+def open_plain(found: Source) -> Any:
+    """Load any image-text-to-text model of transformers; raise `CheckpointError`."""
     kind = found.config.get("model_type")
     if kind not in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
         raise CheckpointError(
@@ -203,31 +204,28 @@ def open_plain(found: Source, device: str | None = None, bits: Bits | None = Non
             found.base, local_files_only=True, trust_remote_code=False
         )
         shape = without_values(config)
-    return _load_judge(found, shape, AutoModelForImageTextToText, bits, device).eval()
+    return _load_judge(found, shape, AutoModelForImageTextToText).eval()
 
 
 def open_for_training(source: str, dtype: torch.dtype = torch.float32) -> Checkpoint:
-    """Load a checkpoint on the CPU for a trainer, which places it.
+    """Load a checkpoint on the CPU for training; raise `CheckpointError`.
 
     The model has stock attention, and every weight learns. If several processes share one model,
     transformers may leave all but the first process without values; only the first one is checked.
-    Raises `CheckpointError`.
     """
     unloaded = open_for_rendering(source)
     quantize.require_room(folder_title(unloaded.folder), unloaded.model, None, dtype, "cpu")
     checked = os.environ.get("LOCAL_RANK", "0") == "0"
     with quiet_transformers():
-        model = _load_weights(
-            unloaded.folder, dtype, {"attn_implementation": "sdpa"}, checked=checked
-        )
+        options = {"attn_implementation": "sdpa"}
+        model = _load_weights(unloaded.folder, dtype, options, checked=checked)
     return replace(unloaded, model=model.requires_grad_(True))
 
 
 def open_for_rendering(source: str) -> Checkpoint:
-    """Load tokenizer, image processor and marker, but no weight.
+    """Load what prompts and token rows take; raise `CheckpointError`.
 
-    The model has its shape without values. This is enough to make prompts and token rows, in any
-    number of processes. Raises `CheckpointError`.
+    The model has its shape, but no value.
     """
     folder = checkpoint_files.locate(source)
     shapes = checkpoint_files.check_files(folder)
@@ -237,10 +235,52 @@ def open_for_rendering(source: str) -> Checkpoint:
 def _without_weights(
     folder: Path, shapes: Mapping[str, Sequence[int]], marker: Marker, bits: Bits | None = None
 ) -> Checkpoint:
-    model = _load_shape(folder, sum(map(math.prod, shapes.values())), bits)
-    tokenizer = _load_tokenizer(folder, model.config)
-    processor = _load_processor(folder, model.config)
+    title, weights = folder_title(folder), sum(map(math.prod, shapes.values()))
+    with _checkpoint_errors(folder, "config.json"):
+        config = Qwen2_5_VLConfig.from_pretrained(folder, local_files_only=True)
+        model = without_values(config)
+    if (context := config.get_text_config().max_position_embeddings) < 1:
+        raise damaged(folder / "config.json", f"it allows a context of {context} tokens.")
+    size = _size(model)
+    described, held = f"config.json describes {size:,}", f"its files hold {weights:,}"
+    if size > (4 if bits else 2) * weights:  # A byte of a file holds two weights of 4 bits
+        raise CheckpointError(f"{title} is incomplete: {described} weights, {held}.")
+    if weights > 2 * size:
+        raise CheckpointError(f"{title} is damaged: {held} weights, and {described}.")
+    with _checkpoint_errors(folder, "The tokenizer", "tokenizer.json", "vocab.json"):
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True).backend_tokenizer
+    refuse(f"The tokenizer of {title}", _tokenizer_faults(tokenizer, config))
+    name = "preprocessor_config.json"
+    with _checkpoint_errors(folder, name, name, "processor_config.json"):
+        processor = Qwen2VLImageProcessorPil.from_pretrained(folder, local_files_only=True)
+        vision: Any = config.vision_config
+        found = (processor.patch_size, processor.merge_size, processor.temporal_patch_size)
+        expected = (vision.patch_size, vision.spatial_merge_size, vision.temporal_patch_size)
+        if found != expected:
+            raise CheckpointError(
+                f"{name} of {title} cuts patches of {found}, the model wants {expected}."
+            )
+        low, high = int(processor.size["shortest_edge"]), int(processor.size["longest_edge"])
+        if low < high < OPENING_AREA:  # Frames arrive resized and must not be shrunk again
+            processor.size = {"shortest_edge": low, "longest_edge": OPENING_AREA}
     return Checkpoint(model, tokenizer, processor, marker, folder, 1 if _is_small(model) else None)
+
+
+def _tokenizer_faults(tokenizer: Tokenizer, config: Qwen2_5_VLConfig) -> Iterator[str]:
+    for token in CONTROL_TOKENS:
+        if tokenizer.token_to_id(token) is None:
+            yield f"lacks the control token {token}."
+    if '"ByteLevel"' not in json.dumps(json.loads(tokenizer.to_str())["decoder"]):
+        yield "is not byte-level as Qwen's is."
+    # The embedding has as many rows as tokens (up to some padding)
+    tokens = max(tokenizer.get_vocab(with_added_tokens=True).values()) + 1
+    rows = int(config.get_text_config().vocab_size)
+    if tokens > rows or rows - tokens > max(64, rows // 100):
+        yield f"has {tokens:,} tokens, but the model has {rows:,} rows for them."
+    pads = {"<|image_pad|>": config.image_token_id, "<|video_pad|>": config.video_token_id}
+    for token, token_id in pads.items():
+        if tokenizer.token_to_id(token) != token_id:
+            yield f"belongs to another model: {token} is not token {token_id}."
 
 
 def _size(model: torch.nn.Module) -> int:
@@ -259,8 +299,10 @@ def without_values(config: PretrainedConfig) -> Any:
 
 
 @contextmanager
-def _checkpoint_errors(folder: Path, what: str) -> Iterator[None]:
-    """Turn any exception of a library into a one-sentence `CheckpointError`."""
+def _checkpoint_errors(folder: Path, what: str, *files: str) -> Iterator[None]:
+    """Turn exceptions into `CheckpointError`; require one of the `files`."""
+    if files and not any((folder / name).is_file() for name in files):
+        raise CheckpointError(f"{folder_title(folder)} is incomplete: {files[0]} is missing.")
     try:
         yield
     except CheckpointError:
@@ -289,113 +331,28 @@ def quiet_transformers(verbosity: int = CRITICAL) -> Iterator[None]:
             logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
-def _load_shape(folder: Path, weights: int, bits: Bits | None) -> Any:
-    """Return the model that config.json describes, without values.
-
-    One that describes far more weights than the files hold is refused before anything is allocated.
-    A byte of a file holds two weights of 4 bits.
-    """
-    with _checkpoint_errors(folder, "config.json"):
-        config = Qwen2_5_VLConfig.from_pretrained(folder, local_files_only=True)
-        model = without_values(config)
-    described, context = _size(model), config.get_text_config().max_position_embeddings
-    title = folder_title(folder)
-    if context < 1:
-        raise CheckpointError(
-            f"config.json of {title} is damaged: it allows a context of {context} tokens."
-        )
-    if described > (4 if bits else 2) * weights:
-        raise CheckpointError(
-            f"{title} is incomplete: "
-            f"config.json describes {described:,} weights, its files hold {weights:,}."
-        )
-    if weights > 2 * described:
-        raise CheckpointError(
-            f"{title} is damaged: "
-            f"its files hold {weights:,} weights, and config.json describes {described:,}."
-        )
-    return model
-
-
-def _load_tokenizer(folder: Path, config: Qwen2_5_VLConfig) -> Tokenizer:
-    _require_one(folder, "tokenizer.json", "vocab.json")
-    with _checkpoint_errors(folder, "The tokenizer"):
-        tokenizer: Tokenizer = AutoTokenizer.from_pretrained(
-            folder, local_files_only=True
-        ).backend_tokenizer
-    refuse(f"The tokenizer of {folder_title(folder)}", _tokenizer_faults(tokenizer, config))
-    return tokenizer
-
-
-def _tokenizer_faults(tokenizer: Tokenizer, config: Qwen2_5_VLConfig) -> Iterator[str]:
-    for token in CONTROL_TOKENS:
-        if tokenizer.token_to_id(token) is None:
-            yield f"lacks the control token {token}."
-    if '"ByteLevel"' not in json.dumps(json.loads(tokenizer.to_str())["decoder"]):
-        yield "is not byte-level as Qwen's is."
-    # The embedding has as many rows as tokens (up to some padding)
-    tokens = max(tokenizer.get_vocab(with_added_tokens=True).values()) + 1
-    rows = int(config.get_text_config().vocab_size)
-    if tokens > rows or rows - tokens > max(64, rows // 100):
-        yield f"has {tokens:,} tokens, but the model has {rows:,} rows for them."
-    pads = {"<|image_pad|>": config.image_token_id, "<|video_pad|>": config.video_token_id}
-    for token, token_id in pads.items():
-        if tokenizer.token_to_id(token) != token_id:
-            yield f"belongs to another model: {token} is not token {token_id}."
-
-
-def _load_processor(folder: Path, config: Qwen2_5_VLConfig) -> Qwen2VLImageProcessorPil:
-    title = folder_title(folder)
-    _require_one(folder, "preprocessor_config.json", "processor_config.json")
-    with _checkpoint_errors(folder, "preprocessor_config.json"):
-        processor = Qwen2VLImageProcessorPil.from_pretrained(folder, local_files_only=True)
-        vision: Any = config.vision_config
-        found = (processor.patch_size, processor.merge_size, processor.temporal_patch_size)
-        expected = (vision.patch_size, vision.spatial_merge_size, vision.temporal_patch_size)
-        if found != expected:
-            raise CheckpointError(
-                f"preprocessor_config.json of {title} cuts patches of {found}, "
-                f"the model wants {expected}."
-            )
-        low, high = int(processor.size["shortest_edge"]), int(processor.size["longest_edge"])
-        if low < high < OPENING_AREA:  # Frames arrive resized and must not be shrunk again
-            processor.size = {"shortest_edge": low, "longest_edge": OPENING_AREA}
-    return processor
-
-
-def _require_one(folder: Path, *names: str) -> None:
-    if not any((folder / name).is_file() for name in names):
-        raise CheckpointError(f"{folder_title(folder)} is incomplete: {names[0]} is missing.")
-
-
 @quiet_transformers()
 def _load_judge(
-    found: Source,
-    shape: Any,
-    architecture: Any,
-    bits: Bits | None,
-    device: str | None,
-    dtype: torch.dtype | None = None,
+    found: Source, shape: Any, architecture: Any, dtype: torch.dtype | None = None
 ) -> Any:
     """Load the model on its device, with its adapter."""
-    small = _is_small(shape)
-    device = device or ("cpu" if small else best_device())
+    small, bits = _is_small(shape), found.bits
+    device = found.device or ("cpu" if small else best_device())
     dtype = dtype or (torch.float32 if small else torch.bfloat16)
-    quantized = bits or found.bits
-    quantize.require_room(found.title, shape, quantized, dtype, device)
-    options = quantize.loading_options(shape, bits, dtype)
+    quantize.require_room(found.title, shape, bits, dtype, device)
+    options = quantize.loading_options(shape, None if found.stored else bits, dtype)
     if architecture is _OwnEngine:
         options["attn_implementation"] = attention_for(device, dtype)
-    if quantized or (device != "cpu" and not borrows_gpu()):
+    if bits or (device != "cpu" and not borrows_gpu()):
         spread = device == "cuda" and torch.cuda.device_count() > 1
         options["device_map"] = "auto" if spread else {"": device}
     model = _load_weights(found.base, dtype, options, architecture)
     if found.folder != found.base:
         with _checkpoint_errors(found.folder, "The adapter"):
-            model = quantize.with_adapter(model, found.folder, merge=not quantized)
+            model = quantize.with_adapter(model, found.folder, merge=not bits)
     model.requires_grad_(False)
-    if quantized:
-        quantize.check_kernels(found.title, model, quantized)
+    if bits:
+        quantize.check_kernels(found.title, model, bits)
     elif borrows_gpu():
         # transformers places weights from threads of its own, in which ZeroGPU imitates no GPU
         model = model.to(device)
@@ -456,10 +413,7 @@ def end_tokens(config: GenerationConfig) -> list[Any]:
 
 
 def _faults(model: torch.nn.Module, loading_info: dict[str, Any]) -> Iterator[str]:
-    """Yield missing, leftover or misshapen tensors, and values that no training gives.
-
-    transformers initialises missing tensors at random and ignores the others.
-    """
+    """Yield missing, leftover or misshapen tensors, and values of no training."""
     missing, unexpected = (sorted(loading_info[f"{how}_keys"]) for how in ("missing", "unexpected"))
     if missing:
         yield f"is incomplete: {_these(missing)} missing."
@@ -467,8 +421,6 @@ def _faults(model: torch.nn.Module, loading_info: dict[str, Any]) -> Iterator[st
         yield f"is damaged: the shape of {name} is not what config.json says."
     if unexpected:
         yield f"holds weights that config.json has no place for: {_these(unexpected)} left over."
-    for message in loading_info["error_msgs"]:
-        yield f"cannot be loaded: {message}"
     for name, weight in model.named_parameters():
         if weight.is_meta:
             yield f"does not fit into the memory of the GPUs: {name} was left out."

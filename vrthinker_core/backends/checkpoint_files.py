@@ -26,8 +26,12 @@ from vrthinker_core.protocols.factory import redirects
 from vrthinker_core.system import free_disk
 from vrthinker_core.types import ProtocolName
 
-MARKER = "vrthinker.json"
-"""Names the protocols a checkpoint was trained for, and maybe the SHA-256 of each file."""
+MARKER = "vrthinker.json"  # What a checkpoint was trained for, and maybe the SHA-256 of each file
+GENERATION_CONFIG = "generation_config.json"  # Optional; transformers ignores an unreadable one
+ADAPTER = "adapter_config.json"  # A folder with this file holds a peft adapter
+OURS = "qwen2_5_vl"  # The `model_type` of our own engine; other models use `PlainBackend`
+HUB_METADATA = ".cache/huggingface/download"  # Has a NAME.metadata with the digest in line 2
+DOWNLOAD_PATTERNS = ("*.json", "*.safetensors", "*.jinja", "merges.txt")  # No code, no pickles
 
 PUBLISHED_PROTOCOLS: dict[str, ProtocolName] = {
     "qunwang13/vr-thinker": "concat",
@@ -35,27 +39,9 @@ PUBLISHED_PROTOCOLS: dict[str, ProtocolName] = {
 }
 """Hub ids and protocols of the two published checkpoints, which have no marker."""
 
-GENERATION_CONFIG = "generation_config.json"
-"""Names the tokens that end a reply; optional. transformers ignores an unreadable one."""
-
-# The files fetched from the hub: no code, no pickles
-DOWNLOAD_PATTERNS = ("*.json", "*.safetensors", "*.jinja", "merges.txt")
-
-OURS = "qwen2_5_vl"
-"""The `model_type` of our own engine; other models use `PlainBackend`."""
-
-ADAPTER = "adapter_config.json"
-"""A folder with this file holds a peft adapter."""
-
-HUB_METADATA = ".cache/huggingface/download"
-"""Holds NAME.metadata of each file beside a download: a line for its commit, one for its digest."""
-
 
 def published_protocol(names: Iterable[str]) -> ProtocolName | None:
-    """Return the protocol of a published checkpoint, None for other names.
-
-    A name matches as the whole hub id or as its part after the slash, in any case.
-    """
+    """Return the protocol of a published checkpoint, named with or without owner."""
     known = {name.lower() for name in names}
     protocols = PUBLISHED_PROTOCOLS.items()
     found = (each for hub_id, each in protocols if known & {hub_id, hub_id.split("/")[1]})
@@ -63,10 +49,9 @@ def published_protocol(names: Iterable[str]) -> ProtocolName | None:
 
 
 def locate(source: str, before_download: Callable[[], None] = lambda: None) -> Path:
-    """Return the folder of a path or hub id, downloaded once.
+    """Return the folder of a path or hub id; raise `CheckpointError`.
 
-    `before_download` is called before the first byte is fetched, and may raise. Raises
-    `CheckpointError` if `source` is neither a folder nor a hub id, or if the download fails.
+    A hub id is downloaded once, after a call of `before_download`, which may raise.
     """
     path = Path(os.path.expanduser(source))  # noqa: PTH111 - Path's raises for an unknown user
     with _reading(path):
@@ -79,10 +64,8 @@ def locate(source: str, before_download: Callable[[], None] = lambda: None) -> P
             )
     if not HUB_ID.fullmatch(source):
         raise CheckpointError(f"There is no folder {source}.")
-    try:
+    with suppress(LocalEntryNotFoundError):
         return fetch(source, cached=True)
-    except LocalEntryNotFoundError:
-        pass
     try:
         # Ask once: later requests are repeated for half a minute if the hub cannot be reached
         with suppress(HfHubHTTPError):  # It answers, and the download itself reports the error
@@ -102,7 +85,7 @@ def locate(source: str, before_download: Callable[[], None] = lambda: None) -> P
 
 def fetch(source: str, *, cached: bool = False) -> Path:
     """Return the folder of a model of the hub, fetched unless `cached`."""
-    patterns = list(DOWNLOAD_PATTERNS)
+    patterns = [*DOWNLOAD_PATTERNS]
     return Path(snapshot_download(source, allow_patterns=patterns, local_files_only=cached))
 
 
@@ -116,7 +99,7 @@ def is_downloaded(source: str) -> bool:
 
 
 def hub_model(source: str) -> ModelInfo:
-    """Return what the hub says of a model; raise `CheckpointError` if the disk lacks room."""
+    """Ask the hub about a model; raise `CheckpointError` without room for it."""
     info = HfApi().model_info(source, timeout=HF_HUB_ETAG_TIMEOUT, files_metadata=True)
     size = sum(
         file.size or 0
@@ -132,10 +115,9 @@ def hub_model(source: str) -> ModelInfo:
 
 
 def check_files(folder: Path) -> dict[str, tuple[int, ...]]:
-    """Check all files of a checkpoint that can be trained.
+    """Check that a folder can be trained: a whole Qwen2.5-VL, not quantised.
 
-    Such a checkpoint is a Qwen2.5-VL with all its weights, and not quantised. Returns the shape of
-    each tensor. Raises `CheckpointError`, which names the file.
+    Returns the shape of each tensor. Raises `CheckpointError`, which names the file.
     """
     title = folder_title(folder)
     if is_adapter(folder):
@@ -162,15 +144,14 @@ def is_adapter(folder: Path) -> bool:
 
 
 def check_weights(folder: Path) -> dict[str, tuple[int, ...]]:
-    """Check the files of any checkpoint; return each tensor's stored shape.
+    """Check the files of any checkpoint, and any checksums of theirs.
 
-    Weights are read only to compare them with checksums, if there are any. Raises
-    `CheckpointError`, which names the file.
+    Returns each tensor's stored shape. Raises `CheckpointError`, which names the file.
     """
     with _reading(folder):
         sums, title = read_marker_file(folder).get("sha256", {}), folder_title(folder)
         if not isinstance(sums, dict):
-            raise CheckpointError(f"{MARKER} of {title} is damaged: its checksums are no table.")
+            raise damaged(folder / MARKER, "its checksums are no table.")
         digests = {folder / Path(name).name: str(digest) for name, digest in sums.items()}
         if missing := [path.name for path in digests if not path.is_file()]:
             raise CheckpointError(f"{title} is incomplete: {missing[0]} is missing.")
@@ -234,16 +215,20 @@ def refuse(subject: str, faults: Iterable[str]) -> None:
         raise CheckpointError(f"{subject} {fault}")
 
 
+def damaged(path: Path, fault: str) -> CheckpointError:
+    """Return the error of a damaged file."""
+    return CheckpointError(f"{path.name} of {folder_title(path.parent)} is damaged: {fault}")
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object; raise `CheckpointError`, which names the file."""
-    damaged = f"{path.name} of {folder_title(path.parent)} is damaged:"
     try:
         with _reading(path):
             content = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{damaged} it is not JSON.") from error
+        raise damaged(path, "it is not JSON.") from error
     if not isinstance(content, dict):
-        raise CheckpointError(f"{damaged} it holds no JSON object.")
+        raise damaged(path, "it holds no JSON object.")
     return content
 
 
@@ -255,14 +240,14 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """Return the safetensors files of the weights.
+    """Return model.safetensors, else the shards of the index, as transformers does.
 
-    As in transformers, model.safetensors comes first, then the shards of the index. Raises
-    `CheckpointError` if a file is missing, damaged or a pickle.
+    Raises `CheckpointError` if a file is missing, damaged or a pickle.
     """
-    if (folder / "model.safetensors").is_file():
-        return [folder / "model.safetensors"]
-    index, title = folder / "model.safetensors.index.json", folder_title(folder)
+    whole, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
+    if whole.is_file():
+        return [whole]
+    title = folder_title(folder)
     if not index.is_file():
         endings = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
         if pickles := sorted(path.name for path in folder.iterdir() if path.suffix in endings):
@@ -275,8 +260,8 @@ def weight_files(folder: Path) -> list[Path]:
         )
     weight_map = read_json(index).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
-        raise CheckpointError(f"{index.name} of {title} is damaged: it maps no weights.")
-    names = sorted({str(name) for name in weight_map.values()})
+        raise damaged(index, "it maps no weights.")
+    names = sorted(set(map(str, weight_map.values())))
     for name in names:
         if Path(name).name != name or not name.endswith(".safetensors"):
             raise CheckpointError(
@@ -295,11 +280,10 @@ def read_marker_file(folder: Path) -> dict[str, Any]:
 
 
 def _hub_digests(folder: Path) -> dict[Path, str]:
-    """Return the digest that the hub told for each downloaded file.
+    """Return the hub's SHA-256, or git's SHA-1, of each downloaded file.
 
-    It is the SHA-256 of a large file, git's SHA-1 of a small one. In the hub's cache, a file is a
-    link to a blob with the digest as its name. In a person's own folder only SHA-256 counts: people
-    may edit the small files.
+    In the hub's cache, a file is a link to a blob with the digest as its name. In a person's own
+    folder only SHA-256 counts: people may edit the small files.
     """
     digests = {}
     found = [path for pattern in DOWNLOAD_PATTERNS for path in folder.glob(pattern)]
@@ -315,10 +299,7 @@ def _hub_digests(folder: Path) -> dict[Path, str]:
 
 
 def _check_digests(digests: Mapping[Path, str], otherwise: str) -> None:
-    """Compare files with their digests, several at the same time.
-
-    Raises `CheckpointError`: the file "is not" `otherwise`.
-    """
+    """Raise `CheckpointError` for a file with another digest: it "is not" `otherwise`."""
 
     def digest(path: Path) -> str:
         with _reading(path):
@@ -339,9 +320,8 @@ def sha256(path: Path) -> str:
 
 
 TOLD = "This judge was not trained for the task: it is told the protocol's rules in words."
-"""A note about a judge without a protocol."""
+"""A note about a judge without a protocol. At a command line this may follow:"""
 CORRECTION = "If it was, put ?protocol=paired or ?protocol=concat behind its name."
-"""What may stand behind it, for a person at a command line."""
 
 Phrase = Annotated[str, MinLen(1)]
 Redirect = tuple[Phrase, Phrase]
@@ -351,14 +331,10 @@ Redirect = tuple[Phrase, Phrase]
 class Marker:
     """The contents of `vrthinker.json` besides its checksums."""
 
-    protocols: tuple[ProtocolName, ...] = ()
-    """The protocols the checkpoint was trained for, the default first. Empty if unknown."""
+    protocols: tuple[ProtocolName, ...] = ()  # It was trained for, default first; () if unknown
     forced: Mapping[ProtocolName, Redirect] = field(default_factory=dict)
-    """For each protocol, the redirect that makes this checkpoint answer.
-
-    A checkpoint needs such redirects if it knows only its protocols' own sentences; others have
-    none. A redirect is (a, b) as in `Sampling.redirect`: the text that opens a tool call, and its
-    replacement.
+    """For each protocol, the (a, b) in place of its `Sampling.redirect` that gets an answer from a
+    checkpoint that knows only its protocols' own sentences; others have none.
     """
     scope: Scope = "any"  # The videos for which its verdict is valid
     video_items: bool = True  # Trained on frames packed as a video; else each frame is an image
@@ -392,10 +368,7 @@ class _Said:
 
 
 def seal(folder: Path, said: Mapping[str, Any]) -> None:
-    """Write the marker: `said`, and the checksum of every file.
-
-    A changed file is then refused. Raises `OSError`.
-    """
+    """Write the marker: `said`, and the checksum of every file; raise `OSError`."""
     sums = {
         path.name: sha256(path)
         for path in sorted(folder.iterdir())
@@ -405,10 +378,9 @@ def seal(folder: Path, said: Mapping[str, Any]) -> None:
 
 
 def read_marker(folder: Path, source: str) -> Marker:
-    """Read the marker of a checkpoint.
+    """Read the marker; raise `CheckpointError`.
 
-    Without a marker, a checkpoint's protocol comes from its published name, or is unknown. Raises
-    `CheckpointError`.
+    Without one, a checkpoint's protocol comes from its published name, or is unknown.
     """
     from pydantic import ValidationError
 
@@ -421,8 +393,8 @@ def read_marker(folder: Path, source: str) -> Marker:
             f"{MARKER} of {title} is damaged, or later than this version: "
             f"its `{name}` is {repr(content[name])[:100]}."
         ) from None
-    named = (said.protocol,) if isinstance(said.protocol, str) else said.protocol
-    protocols = tuple(dict.fromkeys(named or ()))
+    named = [said.protocol] if isinstance(said.protocol, str) else said.protocol or ()
+    protocols = tuple(dict.fromkeys(named))
     if not protocols:
         config = read_config(folder) if (folder / "config.json").is_file() else {}
         names = (source, str(config.get("_name_or_path", "")), title)

@@ -17,6 +17,7 @@ from vrthinker_core.backends.judge_name import (
     NANO_NOTE,
     Bits,
     JudgeName,
+    judge_title,
     parse_judge,
 )
 from vrthinker_core.backends.scripted import ScriptedBackend
@@ -60,16 +61,14 @@ def default_choice() -> str:
 
 
 def _open_default() -> Backend:
-    choice = default_choice()
-    note = "Neither a GPU with room nor a server was found, so this is the demo judge. "
-    note += NANO_LIMITS
+    choice, cause = default_choice(), ""
+    why = "Neither a GPU with room nor a server was found"
     if choice != "nano":
         try:
             return open_backend(choice)
         except JudgeError as error:
-            title = parse_judge(choice).title
-            note = f"{title} could not be opened, so this is the demo judge. {NANO_LIMITS}"
-            note += f" Cause: {error}"
+            why, cause = f"{judge_title(choice)} could not be opened", f" Cause: {error}"
+    note = f"{why}, so this is the demo judge. {NANO_LIMITS}{cause}"
     return _open_local(str(asset("nano")), NANO_NAME, note)
 
 
@@ -98,11 +97,11 @@ def _open_local(
     found = find_source(source, bits, device)
     if found.config.get("model_type") == OURS:
         return TransformersBackend(open_checkpoint(source, device=device, bits=bits), name, notes)
-    return PlainBackend(open_plain(found, device, bits), found, name, notes)
+    return PlainBackend(open_plain(found), found, name, notes)
 
 
 def _open_served(judge: JudgeName, name: str | None) -> Backend:
-    """Open a model of a host or server, or the first one of a server on this machine."""
+    """Open a model of a host or server, maybe of this machine."""
     from vrthinker_core.backends.discover import find_local, local_key
     from vrthinker_core.backends.server_backend import ServerBackend
 

@@ -98,22 +98,15 @@ JUDGES: dict[str, JudgeEntry] = {
 """Every kind by its name, in the order of `--help`."""
 
 JUDGE_FORMS = ", or ".join(", ".join(each.form for each in JUDGES.values()).rsplit(", ", 1))
-"""Every form of a name, for `--help` and for errors."""
-
 SERVER_FORM = "server:URL#MODEL, for example server:http://localhost:8000/v1#qunwang13/vrthinker"
 
-DEFAULT_CHECKPOINT = "qunwang13/vrthinker"
-"""Hub id of the published 7B checkpoint, the default on a GPU with room for it."""
-
+DEFAULT_CHECKPOINT = "qunwang13/vrthinker"  # The published 7B, on a GPU with room for it
 NANO = ASSETS / "nano"
 NANO_NAME = "nano (built in)"
-
 NANO_LIMITS = (
     "It understands only simple drawn scenes like the examples. "
     "For real videos choose another judge."
 )
-"""A part of every note about the built-in judge."""
-
 NANO_NOTE = f"Demo judge. {NANO_LIMITS}"
 
 HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import torch
 from PIL import Image as Picture
-from transformers import AutoConfig, AutoProcessor
+from transformers import AutoConfig, AutoProcessor, BatchFeature
 from transformers.models.auto.processing_auto import PROCESSOR_MAPPING
 from transformers.utils.import_utils import is_torchvision_available
 
@@ -51,13 +51,13 @@ class ChatForm:
     forgets_thoughts: bool = False  # The template drops the thoughts of earlier replies
     tokens_a_frame: int = 0  # Tokens of a frame of 448 x 448 pixels
 
-    def render(self, talk: Talk) -> dict[str, Any]:
+    def render(self, talk: Talk) -> BatchFeature:
         """Return the inputs of `generate`, on the CPU."""
         if self.folds_system and talk[0]["role"] == "system":
             parts = [*talk[0]["content"], {"type": "text", "text": "\n\n"}, *talk[1]["content"]]
             talk = [{**talk[1], "content": parts}, *talk[2:]]
         with quiet_transformers():
-            rendered = self.processor.apply_chat_template(
+            rendered: BatchFeature = self.processor.apply_chat_template(
                 talk,
                 add_generation_prompt=True,
                 tokenize=True,
@@ -67,15 +67,14 @@ class ChatForm:
                 sanitize_control_tokens=True,  # Otherwise `<image>` in a prompt counts as a picture
                 processor_kwargs=dict(self.options),
             )
-        return dict(rendered)
+        return rendered
 
 
 def open_chat_form(folder: Path, title: str) -> ChatForm:
     """Return the cheapest form that renders a multi-image conversation without loss.
 
-    Two choices are tried: the system text as a message or in front of the first message, and
-    pictures in tiles or whole. Raises `CheckpointError` if the model has no chat template, or if
-    every form loses a text or a picture.
+    Pictures are tried in tiles and whole, the system text as a message and in front of the first
+    one. Raises `CheckpointError` if there is no chat template, or every form loses anything.
     """
     try:
         processor = _open_processor(folder)
@@ -166,19 +165,14 @@ class _Stopped(Exception):
 class PlainBackend(MarkedJudge):
     """A `Backend` on any model that `AutoModelForImageTextToText` opens.
 
-    No code depends on the model's family. Each reply is one `generate` over the whole conversation.
-    No KV cache is kept between replies: a family may window, compress or spread its cache. The
-    model is told the rules in words unless `vrthinker.json` names its protocol.
-
-    Thread-safe. Models keep positions on themselves, so replies are generated one at a time; others
-    wait.
+    Each reply is one `generate` over the whole conversation, without a KV cache of earlier replies:
+    a family may window, compress or spread its cache. The model is told the rules in words unless
+    `vrthinker.json` names its protocol. Thread-safe: replies are generated one at a time, since
+    models keep positions on themselves.
     """
 
     def __init__(self, model: Any, source: Source, name: str, notes: tuple[str, ...] = ()) -> None:
-        """Take a model of `open_plain`.
-
-        Raises `CheckpointError` if its chat template cannot hold a deliberation.
-        """
+        """Raise `CheckpointError` if the chat template cannot hold a deliberation."""
         super().__init__(name, source.marker)
         form = open_chat_form(source.base, source.title)
         self.model, self.form = model, form
@@ -208,11 +202,7 @@ class PlainBackend(MarkedJudge):
 
     @contextmanager
     def generating(self, cancelled: Cancelled) -> Iterator[None]:
-        """Hold the model for one reply.
-
-        The reply ends at the next layer after `cancelled` returns True. Raises `_Stopped` if
-        `cancelled` returns True while another reply has the model.
-        """
+        """Hold the model for one reply; raise `_Stopped` once `cancelled` returns True."""
         while not self._lock.acquire(timeout=0.05):
             if cancelled():
                 raise _Stopped
@@ -234,14 +224,11 @@ class PlainConversation:
 
     def __init__(self, backend: PlainBackend) -> None:
         self._backend, self.context_length = backend, backend.context_length
-        self._last: tuple[Sequence[Message], dict[str, Any]] | None = None
+        self._last: tuple[Sequence[Message], BatchFeature] | None = None
         self._most_frames: int | None = None  # That a call may name, as the judge is told
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
-        """Return the number of prompt tokens without running the model.
-
-        Raises `BackendRefused` if the processor cannot take the messages.
-        """
+        """Count the prompt's tokens; raise `BackendRefused` if it cannot be made."""
         return int(self._inputs(messages)["input_ids"].shape[1])
 
     def calibrate(self, messages: Sequence[Message], prompt_tokens: int) -> None:
@@ -261,18 +248,13 @@ class PlainConversation:
         started, model = time.perf_counter(), self._backend.model
         if sampling.most_frames != self._most_frames:
             self._most_frames, self._last = sampling.most_frames, None
-        inputs = self._inputs(messages)
-        prompt_tokens = int(inputs["input_ids"].shape[1])
+        inputs, prompt_tokens = self._inputs(messages), self.count_tokens(messages)
         limit = self.context_length or 10**9
         check_context(prompt_tokens, limit)
         room = min(sampling.max_new_tokens, limit - prompt_tokens)
         reply = _Reply(self._backend, sampling, room, cancelled)
         try:
-            placed = {
-                name: value.to(model.device, model.dtype if value.is_floating_point() else None)
-                for name, value in inputs.items()
-            }
-            yield from reply.stream(placed)
+            yield from reply.stream(BatchFeature(inputs.data).to(model.device, model.dtype))
         except Exception as error:
             raise to_judge_error(error, prompt_tokens) from error
         yield Completion(
@@ -286,7 +268,7 @@ class PlainConversation:
             label_tokens=reply.labels(),
         )
 
-    def _inputs(self, messages: Sequence[Message]) -> dict[str, Any]:
+    def _inputs(self, messages: Sequence[Message]) -> BatchFeature:
         """Return the prompt on the CPU; keep it, because counting precedes streaming."""
         if self._last is None or self._last[0] != messages:
             talk: Talk = [{"role": each.role, "content": _parts(each)} for each in messages]
@@ -323,7 +305,7 @@ class _Reply(ReplyText):
         # Lengths of the text that may be shown, then None or the error that ended the reply
         self._items: queue.SimpleQueue[BaseException | int | None] = queue.SimpleQueue()
 
-    def stream(self, prompt: dict[str, Any]) -> Iterator[str]:
+    def stream(self, prompt: BatchFeature) -> Iterator[str]:
         """Generate in a thread and yield the text, in whole characters."""
         inputs = prompt
         while True:
@@ -388,26 +370,26 @@ class _Reply(ReplyText):
             self.stop = "cancelled"
         return self.stop == "cancelled"
 
-    def _with_reply(self, prompt: dict[str, Any]) -> dict[str, Any]:
+    def _with_reply(self, prompt: BatchFeature) -> BatchFeature:
         """Return the prompt with the reply appended to every ids-shaped tensor."""
         encode = self._backend.form.processor.tokenizer.encode
         self.tokens, ids = encode(self.written, add_special_tokens=False), prompt["input_ids"]
         self._before, self._whole = max(0, len(self.tokens) - 4), len(self.tokens)
-        added = torch.tensor([self.tokens], device=ids.device)
-        longer = {**prompt, "input_ids": torch.cat([ids, added], 1)}
+        longer = BatchFeature(prompt.data)
         for name, value in prompt.items():
-            if name != "input_ids" and value.shape == ids.shape:
-                filled = torch.full_like(added, name == "attention_mask")
-                longer[name] = torch.cat([value, filled.to(value)], 1)
+            if value.shape == ids.shape:
+                added = torch.full((1, len(self.tokens)), name == "attention_mask")
+                if name == "input_ids":
+                    added = torch.tensor([self.tokens])
+                longer[name] = torch.cat([value, added.to(value)], 1)
         return longer
 
-    def _generate(self, inputs: dict[str, Any]) -> None:
+    def _generate(self, inputs: BatchFeature) -> None:
         model, sampling = self._backend.model, self._sampling
         end: BaseException | None = None
-        how: dict[str, Any] = {"do_sample": False, "num_beams": 1}
+        how: dict[str, Any] = {"do_sample": sampling.temperature > 0, "num_beams": 1}
         if sampling.temperature > 0:
-            how |= {"do_sample": True, "temperature": sampling.temperature}
-            how |= {"top_k": 0, "top_p": 1.0}
+            how |= {"temperature": sampling.temperature, "top_k": 0, "top_p": 1.0}
         names = ("image_token_id", "video_token_id")
         placeholders = [getattr(model.config, name, None) for name in names]
         try:

@@ -29,10 +29,9 @@ bytes for 256 of these bytes. "8bit" is int8.
 
 
 def kept_modules(model: Any) -> list[str]:
-    """Return the modules that are not quantised.
+    """Return what is not quantised: all beside the language model.
 
-    These are all modules beside the language model, and the head. bitsandbytes compares names from
-    their beginning and would silently skip a bare `visual`, so names are complete.
+    bitsandbytes compares names from their beginning and would silently skip a bare `visual`.
     """
     decoder = model.get_decoder()
     inside = next(name for name, module in model.named_modules() if module is decoder)
@@ -106,10 +105,7 @@ def require_bitsandbytes() -> None:
 
 
 def stored_bits(title: str, config: dict[str, Any]) -> Bits | None:
-    """Return the bits of a checkpoint's stored weights, None if not quantised.
-
-    Raises `CheckpointError` for any other quantisation than bitsandbytes.
-    """
+    """Return the bits of stored weights; raise `CheckpointError` for other kinds."""
     said = config.get("quantization_config")
     if not said:
         return None
@@ -152,7 +148,7 @@ PLAIN = "megatron.core"  # What peft writes for an adapter without Megatron
 
 
 def check_adapter(folder: Path) -> str:
-    """Return an adapter's base model, a hub id or a folder; raise `CheckpointError`."""
+    """Return an adapter's base, a hub id or folder; raise `CheckpointError`."""
     title, said = folder_title(folder), read_json(folder / ADAPTER)
     refuse(title, _adapter_faults(folder, said))
     refuse(title, _costs(folder, said))
@@ -187,9 +183,9 @@ def _adapter_faults(folder: Path, said: dict[str, Any]) -> Iterator[str]:
 
 
 def _costs(folder: Path, said: dict[str, Any]) -> Iterator[str]:
-    """Yield what would cost memory, time or imports before peft looks at the weights.
+    """Yield non-finite weights, and what costs before peft looks at them.
 
-    That is a rank beyond theirs, a pattern, or Megatron. Also yield non-finite weights.
+    A rank beyond theirs takes memory, a pattern time, and Megatron imports.
     """
     shapes = tensor_shapes(folder / WEIGHTS)
     most = max((shape[0] for name, shape in shapes.items() if "lora_A" in name), default=0)
