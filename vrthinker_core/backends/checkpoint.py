@@ -20,7 +20,6 @@ from transformers import (
     AutoModelForImageTextToText,
     AutoTokenizer,
     GenerationConfig,
-    PretrainedConfig,
     Qwen2_5_VLConfig,
     Qwen2_5_VLForConditionalGeneration,
     Qwen2VLImageProcessorPil,
@@ -84,12 +83,10 @@ def check_statistics(files: Sequence[Path]) -> None:
 
 def _spread(matrix: torch.Tensor) -> float:
     """Return the larger of the two spreads of a matrix: see `MOST_RANDOM`."""
-    squares = matrix.square()
+    squares, (rows, columns) = matrix.square(), matrix.shape
     return max(
-        (means.std() / means.mean()).item() / math.sqrt(2 / averaged)
-        for means, averaged in zip(
-            (squares.mean(1), squares.mean(0)), reversed(matrix.shape), strict=True
-        )
+        float(means.std() / means.mean()) * math.sqrt(averaged / 2)
+        for means, averaged in ((squares.mean(1), columns), (squares.mean(0), rows))
     )
 
 
@@ -119,8 +116,8 @@ class Source:
     folder: Path  # The checkpoint or adapter that was named
     base: Path  # Has weights, tokenizer and processor; differs from `folder` for an adapter only
     config: dict[str, Any]
-    device: str | None  # None for the best one
-    bits: Bits | None  # Of the language model's weights; None if not quantised
+    device: str | None = None  # None for the best one
+    bits: Bits | None = None  # Of the language model's weights; None if not quantised
     stored: bool = False  # In these bits, instead of quantised while they are loaded
 
     @property
@@ -159,7 +156,7 @@ def find_source(source: str, bits: Bits | None = None, device: str | None = None
 def _check_download(source: str, bits: Bits | None, device: str | None) -> None:
     """Fetch config.json and raise `CheckpointError` if the model would not fit."""
     try:
-        model = without_values(AutoConfig.from_pretrained(source, trust_remote_code=False))
+        model = without_values(source)
     except Exception:  # noqa: BLE001 - the download itself reports the error
         return
     quantize.require_room(source, model, bits, torch.bfloat16, device or best_device())
@@ -179,15 +176,13 @@ def open_checkpoint(
     the tensor, for any damage.
     """
     found = find_source(source, bits, device)
-    marker = found.marker
     checkpoint_files.require_ours(found.title, found.config)
-    shapes = checkpoint_files.check_weights(found.base)
-    unloaded = _without_weights(found.base, shapes, marker, found.bits if found.stored else None)
+    unloaded = _without_weights(found, checkpoint_files.check_weights(found.base))
     with _checkpoint_errors(found.base, "The weights"):
         check_statistics(checkpoint_files.weight_files(found.base))
     model = _load_judge(found, unloaded.model, _OwnEngine, dtype)
     threads = unloaded.threads if model.device.type == "cpu" else None
-    return replace(unloaded, model=model, folder=found.folder, threads=threads, bits=found.bits)
+    return replace(unloaded, model=model, threads=threads)
 
 
 def open_plain(found: Source) -> Any:
@@ -200,11 +195,8 @@ def open_plain(found: Source) -> Any:
         )
     checkpoint_files.check_weights(found.base)
     with _checkpoint_errors(found.base, "config.json"):
-        config = AutoConfig.from_pretrained(
-            found.base, local_files_only=True, trust_remote_code=False
-        )
-        shape = without_values(config)
-    return _load_judge(found, shape, AutoModelForImageTextToText).eval()
+        shape = without_values(found.base)
+    return _load_judge(found, shape, AutoModelForImageTextToText)
 
 
 def open_for_training(source: str, dtype: torch.dtype = torch.float32) -> Checkpoint:
@@ -229,21 +221,19 @@ def open_for_rendering(source: str) -> Checkpoint:
     """
     folder = checkpoint_files.locate(source)
     shapes = checkpoint_files.check_files(folder)
-    return _without_weights(folder, shapes, read_marker(folder, source))
+    return _without_weights(Source(folder, folder, checkpoint_files.read_config(folder)), shapes)
 
 
-def _without_weights(
-    folder: Path, shapes: Mapping[str, Sequence[int]], marker: Marker, bits: Bits | None = None
-) -> Checkpoint:
-    title, weights = folder_title(folder), sum(map(math.prod, shapes.values()))
+def _without_weights(found: Source, shapes: Mapping[str, Sequence[int]]) -> Checkpoint:
+    folder, weights = found.base, sum(map(math.prod, shapes.values()))
+    title = folder_title(folder)
     with _checkpoint_errors(folder, "config.json"):
-        config = Qwen2_5_VLConfig.from_pretrained(folder, local_files_only=True)
-        model = without_values(config)
+        model = without_values(folder)
+    config, size = model.config, model.num_parameters()
     if (context := config.get_text_config().max_position_embeddings) < 1:
         raise damaged(folder / "config.json", f"it allows a context of {context} tokens.")
-    size = _size(model)
     described, held = f"config.json describes {size:,}", f"its files hold {weights:,}"
-    if size > (4 if bits else 2) * weights:  # A byte of a file holds two weights of 4 bits
+    if size > (4 if found.stored else 2) * weights:  # A byte of a file holds two weights of 4 bits
         raise CheckpointError(f"{title} is incomplete: {described} weights, {held}.")
     if weights > 2 * size:
         raise CheckpointError(f"{title} is damaged: {held} weights, and {described}.")
@@ -253,17 +243,18 @@ def _without_weights(
     name = "preprocessor_config.json"
     with _checkpoint_errors(folder, name, name, "processor_config.json"):
         processor = Qwen2VLImageProcessorPil.from_pretrained(folder, local_files_only=True)
-        vision: Any = config.vision_config
-        found = (processor.patch_size, processor.merge_size, processor.temporal_patch_size)
+        vision = config.vision_config
+        cut = (processor.patch_size, processor.merge_size, processor.temporal_patch_size)
         expected = (vision.patch_size, vision.spatial_merge_size, vision.temporal_patch_size)
-        if found != expected:
+        if cut != expected:
             raise CheckpointError(
-                f"{name} of {title} cuts patches of {found}, the model wants {expected}."
+                f"{name} of {title} cuts patches of {cut}, the model wants {expected}."
             )
         low, high = int(processor.size["shortest_edge"]), int(processor.size["longest_edge"])
         if low < high < OPENING_AREA:  # Frames arrive resized and must not be shrunk again
             processor.size = {"shortest_edge": low, "longest_edge": OPENING_AREA}
-    return Checkpoint(model, tokenizer, processor, marker, folder, 1 if _is_small(model) else None)
+    marker, threads = found.marker, 1 if size <= SMALL_MODEL_WEIGHTS else None
+    return Checkpoint(model, tokenizer, processor, marker, found.folder, threads, found.bits)
 
 
 def _tokenizer_faults(tokenizer: Tokenizer, config: Qwen2_5_VLConfig) -> Iterator[str]:
@@ -283,16 +274,9 @@ def _tokenizer_faults(tokenizer: Tokenizer, config: Qwen2_5_VLConfig) -> Iterato
             yield f"belongs to another model: {token} is not token {token_id}."
 
 
-def _size(model: torch.nn.Module) -> int:
-    return sum(weight.numel() for weight in model.parameters())
-
-
-def _is_small(model: torch.nn.Module) -> bool:
-    return _size(model) <= SMALL_MODEL_WEIGHTS
-
-
-def without_values(config: PretrainedConfig) -> Any:
-    """Return the model of a configuration; nothing is allocated."""
+def without_values(source: Path | str) -> Any:
+    """Return the model that a folder or hub id configures; nothing is allocated."""
+    config = AutoConfig.from_pretrained(source, trust_remote_code=False)
     with torch.device("meta"):
         any_family: Any = AutoModelForImageTextToText
         return any_family.from_config(config, trust_remote_code=False)
@@ -336,7 +320,7 @@ def _load_judge(
     found: Source, shape: Any, architecture: Any, dtype: torch.dtype | None = None
 ) -> Any:
     """Load the model on its device, with its adapter."""
-    small, bits = _is_small(shape), found.bits
+    small, bits = shape.num_parameters() <= SMALL_MODEL_WEIGHTS, found.bits
     device = found.device or ("cpu" if small else best_device())
     dtype = dtype or (torch.float32 if small else torch.bfloat16)
     quantize.require_room(found.title, shape, bits, dtype, device)
@@ -414,6 +398,7 @@ def end_tokens(config: GenerationConfig) -> list[Any]:
 
 def _faults(model: torch.nn.Module, loading_info: dict[str, Any]) -> Iterator[str]:
     """Yield missing, leftover or misshapen tensors, and values of no training."""
+    # transformers initialises missing tensors at random and ignores the others
     missing, unexpected = (sorted(loading_info[f"{how}_keys"]) for how in ("missing", "unexpected"))
     if missing:
         yield f"is incomplete: {_these(missing)} missing."

@@ -91,11 +91,9 @@ def fetch(source: str, *, cached: bool = False) -> Path:
 
 def is_downloaded(source: str) -> bool:
     """Return whether a model of the hub is in the hub's cache."""
-    try:
-        fetch(source, cached=True)
-    except Exception:  # noqa: BLE001 - an unreadable cache counts as empty
-        return False
-    return True
+    with suppress(Exception):  # An unreadable cache counts as empty
+        return fetch(source, cached=True).is_dir()
+    return False
 
 
 def hub_model(source: str) -> ModelInfo:

@@ -15,7 +15,6 @@ from vrthinker_core.backends.judge_name import (
     NANO_LIMITS,
     NANO_NAME,
     NANO_NOTE,
-    Bits,
     JudgeName,
     judge_title,
     parse_judge,
@@ -41,10 +40,9 @@ def open_backend(choice: str | None = None, name: str | None = None) -> Backend:
     judge = parse_judge(choice)
     match judge.kind:
         case "nano":
-            return _open_local(str(asset("nano")), name or NANO_NAME, NANO_NOTE)
+            return _open_local(judge, name or judge.title, NANO_NOTE)
         case "hf":
-            name = name or judge.title
-            return _open_local(judge.what, name, device=judge.device, bits=judge.quantize)
+            return _open_local(judge, name or judge.title)
         case "scripted":
             return _open_script(Path(judge.what), name)
         case "python":
@@ -69,12 +67,10 @@ def _open_default() -> Backend:
         except JudgeError as error:
             why, cause = f"{judge_title(choice)} could not be opened", f" Cause: {error}"
     note = f"{why}, so this is the demo judge. {NANO_LIMITS}{cause}"
-    return _open_local(str(asset("nano")), NANO_NAME, note)
+    return _open_local(parse_judge("nano"), NANO_NAME, note)
 
 
-def _open_local(
-    source: str, name: str, *notes: str, device: str | None = None, bits: Bits | None = None
-) -> Backend:
+def _open_local(judge: JudgeName, name: str, *notes: str) -> Backend:
     """Open a Qwen2.5-VL in our own engine, any other model in `PlainBackend`."""
     from vrthinker_core.backends.checkpoint_files import OURS
 
@@ -94,9 +90,11 @@ def _open_local(
     finally:
         if collects:
             gc.enable()
-    found = find_source(source, bits, device)
+    source = judge.what or str(asset("nano"))
+    found = find_source(source, judge.quantize, judge.device)
     if found.config.get("model_type") == OURS:
-        return TransformersBackend(open_checkpoint(source, device=device, bits=bits), name, notes)
+        opened = open_checkpoint(source, device=judge.device, bits=judge.quantize)
+        return TransformersBackend(opened, name, notes)
     return PlainBackend(open_plain(found), found, name, notes)
 
 
@@ -136,10 +134,9 @@ def _open_script(path: Path, name: str | None) -> ScriptedBackend:
         options: dict[str, Any] = {
             key: line[key] for line in lines for key in ("protocol", "pause", "name") if key in line
         }
-    except RecursionError:
-        raise BadInput(f"Cannot read the script {path.name}: it is nested too deeply.") from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        cause = getattr(error, "strerror", None) or error
+    except (OSError, RecursionError, ValueError, TypeError) as error:
+        deep = isinstance(error, RecursionError)
+        cause = "it is nested too deeply" if deep else getattr(error, "strerror", None) or error
         raise BadInput(f"Cannot read the script {path.name}: {cause}.") from None
     if not replies:
         raise BadInput(f"The script {path.name} holds no replies.")

@@ -200,7 +200,7 @@ def _no_judge(text: str) -> BadInput:
     elif shown.startswith("gpt-"):
         way = f"Did you mean openai:{shown}?"
     elif near:
-        form = (re.findall(rf"\b{near[0]}(?::[^\s,]+)?", JUDGE_FORMS) or near)[0]
+        form = JUDGES[near[0]].form.split()[0]
         repeats = ":" in form and rest.strip() and not is_address
         way = f"Did you mean {f'{near[0]}:{rest}' if repeats else form}?"
     return BadInput(f"There is no {'such judge' if is_address else f'judge {shown!r}'}. {way}")

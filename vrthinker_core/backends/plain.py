@@ -176,9 +176,8 @@ class PlainBackend(MarkedJudge):
         super().__init__(name, source.marker)
         form = open_chat_form(source.base, source.title)
         self.model, self.form = model, form
-        self.context_length: int | None = getattr(
-            model.config.get_text_config(), "max_position_embeddings", None
-        )
+        text = model.config.get_text_config()
+        self.context_length: int | None = getattr(text, "max_position_embeddings", None)
         tokenizer = form.processor.tokenizer
         self.digits = LabelDigits(
             (token, str(tokenizer.decode([token])).encode())  # So any kind of vocabulary works
@@ -386,12 +385,10 @@ class _Reply(ReplyText):
 
     def _generate(self, inputs: BatchFeature) -> None:
         model, sampling = self._backend.model, self._sampling
-        end: BaseException | None = None
         how: dict[str, Any] = {"do_sample": sampling.temperature > 0, "num_beams": 1}
         if sampling.temperature > 0:
             how |= {"temperature": sampling.temperature, "top_k": 0, "top_p": 1.0}
-        names = ("image_token_id", "video_token_id")
-        placeholders = [getattr(model.config, name, None) for name in names]
+        pads = (getattr(model.config, f"{kind}_token_id", None) for kind in ("image", "video"))
         try:
             with (
                 self._backend.generating(self._is_cancelled),
@@ -404,14 +401,14 @@ class _Reply(ReplyText):
                     max_new_tokens=max(1, self._room - len(self.tokens)),
                     logits_processor=[self.watch],
                     stopping_criteria=[self.should_stop],
-                    suppress_tokens=[token for token in placeholders if token is not None] or None,
+                    suppress_tokens=[token for token in pads if token is not None] or None,
                     **how,
                 )
         except _Stopped:
             self.stop = "cancelled"
-        except BaseException as error:  # noqa: BLE001 - raised again in `pieces`
-            end = error
-        self._items.put(end)
+        except BaseException as error:  # noqa: BLE001 - raised again in `stream`
+            self._items.put(error)
+        self._items.put(None)
 
 
 def _parts(message: Message) -> list[dict[str, Any]]:

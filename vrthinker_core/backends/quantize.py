@@ -33,19 +33,16 @@ def kept_modules(model: Any) -> list[str]:
 
     bitsandbytes compares names from their beginning and would silently skip a bare `visual`.
     """
-    decoder = model.get_decoder()
-    inside = next(name for name, module in model.named_modules() if module is decoder)
-    parent = inside.rpartition(".")[0]
-    prefix, children = f"{parent}." if parent else "", model.get_submodule(parent).named_children()
-    beside = [f"{prefix}{name}" for name, module in children if module is not decoder]
-    return [*beside, *(name for name, _ in model.named_children() if not inside.startswith(name))]
+    names = {module: name for name, module in model.named_modules()}
+    path = names[model.get_decoder()].split(".")
+    above = {".".join(path[:depth]) for depth in range(len(path))}
+    beside = (name for name in names.values() if name.rpartition(".")[0] in above)
+    return [name for name in beside if name not in above | {".".join(path)}]
 
 
 def needs_of(model: Any, bits: Bits | None, dtype: torch.dtype) -> Needs:
     """Return the memory needs of a model, given on the meta device."""
-    size_of = (
-        {id(linear.weight): BYTES_A_WEIGHT[bits] for linear in _linears(model)} if bits else {}
-    )
+    size_of = {id(each.weight): BYTES_A_WEIGHT[bits] for each in _linears(model)} if bits else {}
     weights = sum(
         weight.numel() * size_of.get(id(weight), dtype.itemsize) for weight in model.parameters()
     )
@@ -106,11 +103,10 @@ def require_bitsandbytes() -> None:
 
 def stored_bits(title: str, config: dict[str, Any]) -> Bits | None:
     """Return the bits of stored weights; raise `CheckpointError` for other kinds."""
-    said = config.get("quantization_config")
-    if not said:
+    if not (said := config.get("quantization_config")):
         return None
-    method = said.get("quant_method") if isinstance(said, dict) else said
-    if method != "bitsandbytes":
+    said = said if isinstance(said, dict) else {"quant_method": said}
+    if (method := said.get("quant_method")) != "bitsandbytes":
         raise CheckpointError(
             f"{title} is quantised by {str(method)[:40]!r}, which is not read here: "
             "give the checkpoint that it was made from, and add ?quantize=4bit."
@@ -129,10 +125,10 @@ def check_kernels(title: str, model: Any, bits: Bits) -> None:
         try:
             linear(torch.zeros(1, linear.in_features, device=device, dtype=model.dtype))
         except Exception as error:
+            cause = " ".join(str(error).split())[:150]
             raise CheckpointError(
-                f"{title} cannot run in {bits} on this {device.type}: "
-                f"{' '.join(str(error).split())[:150]}. Leave ?quantize= out, or take "
-                "another device."
+                f"{title} cannot run in {bits} on this {device.type}: {cause}. "
+                "Leave ?quantize= out, or take another device."
             ) from error
 
 

@@ -20,14 +20,18 @@ Script = Sequence[ScriptedReply] | Callable[[Sequence[Message]], ScriptedReply]
 
 @dataclass(frozen=True, slots=True)
 class ScriptedBackend:
-    """A judge that replies with `script`."""
+    """A judge that replies with `script`.
+
+    `pause` is the time in seconds after each piece. `context_length` and `tokens_per_frame` let a
+    test fill a context.
+    """
 
     script: Script
     protocol: ProtocolName | None = None
     name: str = "scripted"
-    pause: float = 0.0  # Seconds after each piece
+    pause: float = 0.0
     context_length: int | None = None
-    tokens_per_frame: int = 256  # Of `count_tokens`: a test may fill the context
+    tokens_per_frame: int = 256
     follows_instructions: bool = True
     scope: Scope = "any"
     notes: tuple[str, ...] = ()
@@ -68,7 +72,10 @@ class ScriptedConversation:
         sampling: Sampling,  # noqa: ARG002 - part of the protocol
         cancelled: Cancelled = not_cancelled,
     ) -> Iterator[str | Completion]:
-        """Yield the next reply in pieces, then a `Completion`; raise its error."""
+        """Yield the next reply piece by piece, then its `Completion`.
+
+        `sampling` is ignored, its `redirect` too. Raises the script's error if the reply is one.
+        """
         script, index = self._backend.script, self._calls
         self._calls += 1
         reply = script(messages) if callable(script) else script[min(index, len(script) - 1)]
