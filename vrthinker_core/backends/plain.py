@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import torch
 from PIL import Image as Picture
-from transformers import AutoConfig, AutoProcessor, BatchFeature
+from transformers import AutoProcessor, BatchFeature, PretrainedConfig
 from transformers.models.auto.processing_auto import PROCESSOR_MAPPING
 from transformers.utils.import_utils import is_torchvision_available
 
@@ -70,14 +70,15 @@ class ChatForm:
         return rendered
 
 
-def open_chat_form(folder: Path, title: str) -> ChatForm:
+def open_chat_form(source: Source, config: PretrainedConfig) -> ChatForm:
     """Return the cheapest form that renders a multi-image conversation without loss.
 
     Pictures are tried in tiles and whole, the system text as a message and in front of the first
     one. Raises `CheckpointError` if there is no chat template, or every form loses anything.
     """
+    title = source.title
     try:
-        processor = _open_processor(folder)
+        processor = _open_processor(source.base, config)
     except Exception as error:
         raise CheckpointError(
             f"The processor of {title} cannot be opened: {' '.join(str(error).split())[:200]}"
@@ -130,12 +131,11 @@ def _measured(form: ChatForm) -> ChatForm:
     return replace(form, forgets_thoughts=forgets, tokens_a_frame=tokens)
 
 
-def _open_processor(folder: Path) -> Any:
+def _open_processor(folder: Path, config: PretrainedConfig) -> Any:
     """Open the processor, without its video part if torchvision is missing."""
     if is_torchvision_available():
         any_family: Any = AutoProcessor
         return any_family.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     known: Any = PROCESSOR_MAPPING[type(config)]
 
     class PicturesOnly(known):  # type: ignore[misc]
@@ -174,8 +174,7 @@ class PlainBackend(MarkedJudge):
     def __init__(self, model: Any, source: Source, name: str, notes: tuple[str, ...] = ()) -> None:
         """Raise `CheckpointError` if the chat template cannot hold a deliberation."""
         super().__init__(name, source.marker)
-        form = open_chat_form(source.base, source.title)
-        self.model, self.form = model, form
+        self.model, self.form = model, (form := open_chat_form(source, model.config))
         text = model.config.get_text_config()
         self.context_length: int | None = getattr(text, "max_position_embeddings", None)
         tokenizer = form.processor.tokenizer
