@@ -18,7 +18,7 @@ from tests.test_branches import Talker, run
 from tests.ui.conftest import write_script
 from tests.ui.support.inside import RUN
 from tests.ui.support.saved_examples import ANSWER
-from vrthinker_core.backends import Backend, ScriptedBackend
+from vrthinker_core.backends import Backend, ScriptedBackend, devices
 from vrthinker_core.backends.devices import gpu_seconds
 from vrthinker_core.branch_plan import Changes, plan_branch
 from vrthinker_core.errors import BadInput, CheckpointError
@@ -80,6 +80,7 @@ def test_names_are_distinct_hold_no_path_and_are_those_of_the_judges(tmp_path: P
 
 @pytest.mark.parametrize("best", [[], ["qunwang13/vrthinker"]], ids=["no GPU", "GPU"])
 def test_the_best_judge_comes_first(best: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "GPU_FILES", ["null"])
     monkeypatch.setattr(torch.cuda, "is_available", lambda: bool(best))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (24 * 2**30, 24 * 2**30))

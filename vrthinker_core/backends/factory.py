@@ -7,11 +7,13 @@ from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, get_args
 
 from vrthinker_core.__about__ import asset
 from vrthinker_core.backends.base import Backend, JudgeDescription
 from vrthinker_core.backends.judge_name import (
+    JUDGES,
     NANO_LIMITS,
     NANO_NAME,
     NANO_NOTE,
@@ -38,17 +40,8 @@ def open_backend(choice: str | None = None, name: str | None = None) -> Backend:
     if choice is None:
         return _open_default()
     judge = parse_judge(choice)
-    match judge.kind:
-        case "nano":
-            return _open_local(judge, name or judge.title, NANO_NOTE)
-        case "hf":
-            return _open_local(judge, name or judge.title)
-        case "scripted":
-            return _open_script(Path(judge.what), name)
-        case "python":
-            return _open_own(judge)
-        case _:
-            return _open_served(judge, name)
+    opened: Backend = resolve_name(JUDGES[judge.kind].opens)(judge, name)
+    return opened
 
 
 def default_choice() -> str:
@@ -98,7 +91,17 @@ def _open_local(judge: JudgeName, name: str, *notes: str) -> Backend:
     return PlainBackend(open_plain(found), found, name, notes)
 
 
-def _open_served(judge: JudgeName, name: str | None) -> Backend:
+def open_nano(judge: JudgeName, name: str | None) -> Backend:
+    """Open the demo judge."""
+    return _open_local(judge, name or judge.title, NANO_NOTE)
+
+
+def open_model(judge: JudgeName, name: str | None) -> Backend:
+    """Open a hub id or a folder."""
+    return _open_local(judge, name or judge.title)
+
+
+def open_served(judge: JudgeName, name: str | None) -> Backend:
     """Open a model of a host or server, maybe of this machine."""
     from vrthinker_core.backends.discover import find_local, local_key
     from vrthinker_core.backends.server_backend import ServerBackend
@@ -109,7 +112,7 @@ def _open_served(judge: JudgeName, name: str | None) -> Backend:
     return ServerBackend.open(found, name=name, secret=local_key())
 
 
-def _open_own(judge: JudgeName) -> Backend:
+def open_own(judge: JudgeName, _: str | None) -> Backend:
     """Import a user's judge, or its maker. The current folder is importable."""
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, here)  # As `python -m` does
@@ -126,8 +129,9 @@ def _open_own(judge: JudgeName) -> Backend:
     return backend
 
 
-def _open_script(path: Path, name: str | None) -> ScriptedBackend:
+def open_script(judge: JudgeName, name: str | None) -> ScriptedBackend:
     """Read a JSONL script; any line may set `protocol`, `pause`, `name`."""
+    path = Path(judge.what)
     try:
         lines = list(map(json.loads, filled_lines(path.read_text(encoding="utf-8")).values()))
         replies = [str(line["reply"]) for line in lines if "reply" in line]

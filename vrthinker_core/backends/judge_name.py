@@ -32,11 +32,15 @@ class Host:
     tries_key_at: str = ""  # Path that refuses a wrong key, where the list of models is public
 
 
+FACTORY = "vrthinker_core.backends.factory:open_"
+
+
 @dataclass(frozen=True, slots=True)
 class JudgeEntry:
-    """A kind of judge. `factory.open_backend` opens it."""
+    """A kind of judge. Another kind takes one entry, and what `opens` names."""
 
     form: str  # What to write behind --judge
+    opens: str  # "MODULE:FUNCTION" from a JudgeName and a display name (or None) to a Backend
     group: JudgeGroup | None = None  # Where the page offers it; None: only --judge does
     options: tuple[str, ...] = ()  # What may stand behind "?"
     served: bool = False  # A server generates the replies, many at once
@@ -44,7 +48,7 @@ class JudgeEntry:
 
 
 def _served(form: str, group: JudgeGroup | None, host: Host | None = None) -> JudgeEntry:
-    return JudgeEntry(form, group, ("protocol",), served=True, host=host)
+    return JudgeEntry(form, f"{FACTORY}served", group, ("protocol",), served=True, host=host)
 
 
 OPENAI = Host(
@@ -80,9 +84,10 @@ HUGGING_FACE = Host(
 )
 
 JUDGES: dict[str, JudgeEntry] = {
-    "nano": JudgeEntry("nano (the demo judge)", "demo"),
+    "nano": JudgeEntry("nano (the demo judge)", f"{FACTORY}nano", "demo"),
     "hf": JudgeEntry(
         "hf:ID_OR_FOLDER (?quantize=4bit or 8bit, ?device=cuda, mps, xpu or cpu)",
+        f"{FACTORY}model",
         "local",
         ("quantize", "device"),
     ),
@@ -92,8 +97,8 @@ JUDGES: dict[str, JudgeEntry] = {
     "gemini": _served("gemini:MODEL", "hosted", GEMINI),
     "openrouter": _served("openrouter:MODEL", "hosted", OPENROUTER),
     "hf-inference": _served("hf-inference:MODEL", "hosted", HUGGING_FACE),
-    "scripted": JudgeEntry("scripted:FILE"),
-    "python": JudgeEntry("python:MODULE:ATTRIBUTE (a Backend of your own)"),
+    "scripted": JudgeEntry("scripted:FILE", f"{FACTORY}script"),
+    "python": JudgeEntry("python:MODULE:ATTRIBUTE (a Backend of your own)", f"{FACTORY}own"),
 }
 """Every kind by its name, in the order of `--help`."""
 
