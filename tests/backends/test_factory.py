@@ -26,7 +26,7 @@ from vrthinker_core.backends.judge_name import (
     model_title,
     parse_judge,
 )
-from vrthinker_core.backends.keys import read_key
+from vrthinker_core.backends.served_model import read_key
 from vrthinker_core.cli import main
 from vrthinker_core.errors import BadInput, CheckpointError, explain
 from vrthinker_core.ui.judges import judge_openers

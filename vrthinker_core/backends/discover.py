@@ -16,8 +16,13 @@ from vrthinker_core.backends.engines import (
     sees_pictures,
 )
 from vrthinker_core.backends.judge_name import JudgeName
-from vrthinker_core.backends.keys import read_key
-from vrthinker_core.backends.served_model import LoopThread, Patience, list_models, make_client
+from vrthinker_core.backends.served_model import (
+    LoopThread,
+    Patience,
+    list_models,
+    make_client,
+    read_key,
+)
 from vrthinker_core.backends.server_errors import Secret
 from vrthinker_core.errors import BackendRefused
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import httpx
 import openai
+from PIL import Image
 
-from vrthinker_core.backends.pictures import small_picture
+from vrthinker_core.backends.request_body import in_base64
 
 SLOTS = 8
 """Replies to ask a server for at the same time, if nothing is known of it."""
@@ -148,9 +149,9 @@ async def sees_pictures(client: openai.AsyncOpenAI, model: str) -> bool:
     A prompt is sent without and with a small picture. A server that drops pictures counts the same
     tokens for both. Returns True if the server does not count tokens, False if a request fails.
     """
-    url = f"data:image/png;base64,{small_picture()}"
+    data = in_base64(Image.new("RGB", (112, 112), (200, 60, 40)), "png")
     words: Any = {"type": "text", "text": "Which colour is this?"}
-    picture: Any = {"type": "image_url", "image_url": {"url": url}}
+    picture: Any = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}}
     counts = []
     try:
         async with asyncio.timeout(30):  # Other requests may come first

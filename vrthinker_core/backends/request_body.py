@@ -1,11 +1,16 @@
-"""RequestForm: the body of a chat completion request."""
+"""RequestForm: the body of a chat completion request, and its pictures."""
 
+import base64
+import hashlib
+import io
 import re
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from vrthinker_core.backends.pictures import FORMATS, PictureCache, PictureFormat
+import PIL.Image
+
 from vrthinker_core.protocols import concat, paired
 from vrthinker_core.protocols.base import prompt_text
 from vrthinker_core.types import Frame
@@ -137,6 +142,59 @@ def fewer_features(features: frozenset[Feature], refusal: str) -> frozenset[Feat
     )
 
 
+CACHE_BYTES = 64 * 2**20  # Of a conversation's pictures: about 200 frames of 448 x 448 as PNG
+
+PictureFormat = Literal["bmp", "webp", "png"]
+FORMATS: dict[PictureFormat, dict[str, Any]] = {
+    "bmp": {},
+    "webp": {"lossless": True, "quality": 0, "method": 0},
+    "png": {"compress_level": 1},
+}
+"""Formats without loss, the fastest first, and Pillow's options. A BMP is larger than a network should
+carry; WebP takes two thirds of the time and bytes of PNG."""
+
+
+class PictureCache:
+    """One conversation's pictures; `sent` holds the ids that the server has."""
+
+    def __init__(self, max_bytes: int = CACHE_BYTES) -> None:
+        self.sent: set[str] = set()
+        self._ids: dict[str, str] = {}
+        self._encoded: OrderedDict[tuple[str, PictureFormat], str] = OrderedDict()
+        self._max_bytes = max_bytes
+        self._bytes = 0
+
+    def picture_id(self, frame: Frame) -> str:
+        """Return an id, on any machine equal for equal pixels only."""
+        if frame.key not in self._ids:
+            size = f"{frame.width}x{frame.height}:".encode()
+            self._ids[frame.key] = "vrt-" + hashlib.sha256(size + frame.rgb).hexdigest()
+        return self._ids[frame.key]
+
+    def video_id(self, frames: Sequence[Frame]) -> str:
+        """Return such an id for frames that are sent as one video."""
+        return "vrt-" + hashlib.sha256("".join(map(self.picture_id, frames)).encode()).hexdigest()
+
+    def encoded(self, frame: Frame, picture_format: PictureFormat) -> str:
+        """Return a picture in base64; a full cache drops the least recently used."""
+        key = frame.key, picture_format
+        if key in self._encoded:
+            self._encoded.move_to_end(key)
+            return self._encoded[key]
+        encoded = self._encoded[key] = in_base64(frame.image, picture_format)
+        self._bytes += len(encoded)
+        while self._bytes > self._max_bytes and len(self._encoded) > 1:
+            self._bytes -= len(self._encoded.popitem(last=False)[1])
+        return encoded
+
+
+def in_base64(picture: PIL.Image.Image, picture_format: PictureFormat) -> str:
+    """Return a picture in base64."""
+    buffer = io.BytesIO()
+    picture.save(buffer, picture_format, **FORMATS[picture_format])
+    return base64.b64encode(buffer.getvalue()).decode("ascii")
+
+
 @dataclass(frozen=True, slots=True)
 class RequestForm:
     """The form of the requests to one model."""
@@ -235,9 +293,9 @@ class RequestForm:
             known = pictures.video_id(frames) if video else pictures.picture_id(frames[0])
         part: dict[str, Any] = {"type": f"{kind}_url", f"{kind}_url": None}
         if known not in pictures.sent:
-            picture_format: PictureFormat = "png"
-            if formats := [name for name in FORMATS if name in self.features]:
-                picture_format = formats[0]
+            picture_format: PictureFormat = next(
+                (name for name in FORMATS if name in self.features), "png"
+            )
             # vLLM reads `video/jpeg` as pictures with commas between, in any picture format
             media = "video/jpeg" if kind == "video" else f"image/{picture_format}"
             data = ",".join(pictures.encoded(frame, picture_format) for frame in frames)

@@ -3,9 +3,10 @@
 import asyncio
 import difflib
 import logging
+import os
 import re
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -20,7 +21,7 @@ from vrthinker_core.__about__ import asset
 from vrthinker_core.backends.checkpoint_files import Marker, published_protocol, read_marker
 from vrthinker_core.backends.engines import ENGINES, SLOTS, card_facts, engine_facts, engine_of
 from vrthinker_core.backends.judge_name import SERVER_FORM, JudgeName, model_title
-from vrthinker_core.backends.registry import host_of
+from vrthinker_core.backends.registry import Host, host_of
 from vrthinker_core.backends.request_body import RequestForm, known_features
 from vrthinker_core.backends.server_errors import (
     GARBAGE,
@@ -73,6 +74,37 @@ class LoopThread:
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 PROXIES = "a proxy variable (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY)"
+
+
+def host_key(host: Host) -> Secret:
+    """Return a host's key; raise `BadInput` if none is set."""
+    secret = read_key((host.key,))
+    if not secret.value:
+        raise BadInput(
+            f"{host.name} wants a key: get one at {host.keys_at}, and put it into {host.key}."
+        )
+    return secret
+
+
+def read_key(variables: Sequence[str] = ("VRTHINKER_API_KEY", "OPENAI_API_KEY")) -> Secret:
+    """Return the key of the first variable that is set.
+
+    The value is "" if none is set. Raises `BadInput`, without the key, if an HTTP header cannot
+    hold the key.
+    """
+    name = next((each for each in variables if os.environ.get(each, "").strip()), variables[0])
+    return checked_key(os.environ.get(name, ""), name)
+
+
+def checked_key(key: str, name: str) -> Secret:
+    """Return a key from the variable, or field, of this name."""
+    key = key.strip()
+    if not (key.isascii() and key.isprintable()):
+        raise BadInput(
+            f"The key in {name} holds a character that no key has, such as a curly quotation mark. "
+            "Set it again."
+        )
+    return Secret(key, name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,6 @@ from vrthinker_core.backends.base import GenerationRequest, StreamItem, not_canc
 from vrthinker_core.backends.checkpoint_files import CORRECTION, TOLD, MarkedJudge
 from vrthinker_core.backends.engines import ENGINES, loaded_context
 from vrthinker_core.backends.judge_name import NANO_NOTE, JudgeName, model_title
-from vrthinker_core.backends.keys import host_key, read_key
-from vrthinker_core.backends.pictures import PictureCache
 from vrthinker_core.backends.registry import host_of
 from vrthinker_core.backends.reply_builder import (
     ReplyBuilder,
@@ -29,13 +27,20 @@ from vrthinker_core.backends.reply_builder import (
     holds_token,
     whole_reply,
 )
-from vrthinker_core.backends.request_body import fewer_features, ids_in, omits_pictures
+from vrthinker_core.backends.request_body import (
+    PictureCache,
+    fewer_features,
+    ids_in,
+    omits_pictures,
+)
 from vrthinker_core.backends.served_model import (
     LoopThread,
     Patience,
     Server,
     find_server,
+    host_key,
     make_client,
+    read_key,
     server_root,
 )
 from vrthinker_core.backends.server_errors import (

@@ -17,9 +17,14 @@ from vrthinker_core.backends.discover import LocalServer, local_servers
 from vrthinker_core.backends.download import Download
 from vrthinker_core.backends.engines import ENGINES
 from vrthinker_core.backends.judge_name import NANO_NOTE, JudgeName, judge_title, parse_judge
-from vrthinker_core.backends.keys import checked_key
 from vrthinker_core.backends.registry import JUDGES, JudgeGroup, host_of
-from vrthinker_core.backends.served_model import LOOPBACK, Patience, ServedModel, vision_models
+from vrthinker_core.backends.served_model import (
+    LOOPBACK,
+    Patience,
+    ServedModel,
+    checked_key,
+    vision_models,
+)
 from vrthinker_core.backends.server_errors import Secret
 from vrthinker_core.errors import BackendRefused, BadInput, JudgeError, VrThinkerError
 from vrthinker_core.types.messages import Completion
