@@ -53,15 +53,16 @@ class LoopThread:
         """Run a coroutine; cancelling the future cancels the coroutine."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
-    def close(self, last: Coroutine[Any, Any, None]) -> None:
-        """Cancel all running tasks, run `last`, and end the thread."""
+    def close(self, *clients: openai.AsyncOpenAI) -> None:
+        """Cancel all running tasks, close the clients, and end the thread."""
 
         async def finish() -> None:
             others = asyncio.all_tasks() - {asyncio.current_task()}
             for task in others:
                 task.cancel()
             await asyncio.gather(*others, return_exceptions=True)
-            await last
+            for client in clients:
+                await client.close()
             await self._loop.shutdown_asyncgens()
 
         with suppress(CancelledError, TimeoutError):
@@ -296,7 +297,7 @@ def _ask(
     try:
         return thread.submit(work(client)).result()
     finally:
-        thread.close(client.close())
+        thread.close(client)
 
 
 def vision_models(address: JudgeName, secret: Secret, patience: Patience) -> list[ServedModel]:

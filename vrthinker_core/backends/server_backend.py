@@ -136,7 +136,7 @@ class ServerConversation:
         self._closed = True
         thread, self._thread = self._thread, None
         if thread is not None and self._client is not None:
-            thread.close(self._client.close())
+            thread.close(self._client)
 
     async def _generate(
         self, request: GenerationRequest, builder: ReplyBuilder, put: Callable[[StreamItem], None]
