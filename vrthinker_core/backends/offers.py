@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
-from urllib.parse import urlsplit
 
 import openai
 
@@ -181,17 +180,16 @@ def find_local(
 async def _look(client: openai.AsyncOpenAI, seconds: float) -> LocalServer | None:
     """Return the server at an address, None if there is none."""
     url = str(client.base_url).rstrip("/")
-    root = url.removesuffix("/v1")
     try:
         async with asyncio.timeout(seconds):
-            _, cards = await list_models(client)
-        engine, alone = engine_of(root, cards), len(cards) == 1
-        sees = await asyncio.gather(*(_sees(client, root, engine, card, alone) for card in cards))
+            cards = await list_models(client)
+        engine, alone = engine_of(client, cards), len(cards) == 1
+        sees = await asyncio.gather(*(_sees(client, engine, card, alone) for card in cards))
     except openai.AuthenticationError as refusal:
         if "json" not in refusal.response.headers.get("content-type", ""):
             return None
-        port = urlsplit(root).port
-        known = next((each.title for each in ENGINES.values() if each.port == port), "")
+        on_port = (each for each in ENGINES.values() if each.port == client.base_url.port)
+        known = next((each.title for each in on_port), "")
         return LocalServer(known, url, (), locked=True)
     except Exception:  # noqa: BLE001 - any other program may answer at this port
         return None
@@ -200,7 +198,7 @@ async def _look(client: openai.AsyncOpenAI, seconds: float) -> LocalServer | Non
 
 
 async def _sees(
-    client: openai.AsyncOpenAI, root: str, engine: str, card: Mapping[str, Any], alone: bool
+    client: openai.AsyncOpenAI, engine: str, card: Mapping[str, Any], alone: bool
 ) -> bool:
     """Return whether a model takes pictures.
 
@@ -211,7 +209,7 @@ async def _sees(
     name = str(card["id"])
     said = card_facts(card).sees
     if said is None:
-        said = (await engine_facts(client, root, engine, name)).sees
+        said = (await engine_facts(client, engine, name)).sees
     if said is None and (alone or engine in ("vllm", "sglang")):
         said = await sees_pictures(client, name)
     return bool(said)

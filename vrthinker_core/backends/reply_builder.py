@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from openai.types.chat import ChatCompletionChunk
 from openai.types.chat.chat_completion_chunk import ChoiceDelta
@@ -19,7 +19,9 @@ from vrthinker_core.backends.server_errors import (
     FILTERED,
     STOPPED,
     TOOL_PARSER,
+    Secret,
     quoted,
+    streamed_failure,
 )
 from vrthinker_core.errors import BackendFailed, BackendRefused
 from vrthinker_core.protocols.segments import lost_its_opening, mentioned_digits
@@ -85,6 +87,7 @@ class ReplyBuilder(ReplyText):
         self._reasoning = self._refusal = ""
         self._choices: list[TokenChoice] = []  # Tokens with a digit
         self.new_tokens: int | None = None  # Of the reply so far; None if the server counts none
+        self.taken = 0  # Pieces that were passed on to the reader
         self._started = time.perf_counter()
 
     def add(self, chunk: Any) -> str:
@@ -128,25 +131,27 @@ class ReplyBuilder(ReplyText):
             raise BackendRefused(TOOL_PARSER)
         return self.emit(len(self.written))
 
-    def go_on(self) -> None:
-        """Prepare for the next request, whose prompt holds the reply so far."""
+    def begin(self) -> None:
+        """Prepare for a request, whose prompt holds the reply so far."""
         self.redirected, self.finish_reason = False, ""
         self._choices = [TokenChoice(self.written, {})]
         self._first_prompt, self.new_tokens = self.prompt_tokens, None
 
-    def completion(self, stop: Literal["cancelled"] | None = None) -> Completion:
-        """Return the reply; for a cancelled reply the emitted text."""
+    def completion(self, *, cancelled: bool = False) -> Completion:
+        """Return the reply; a cancelled one ends with the last taken piece."""
+        pieces = tuple(self.pieces[: self.taken] if cancelled else self.pieces)
+        tokens = label_tokens(self.text, self._choices)
         return Completion(
-            self.text,
-            stop or ("length" if self.finish_reason == "length" else "end"),
-            pieces=tuple(self.pieces),
+            self.text[: sum(pieces)],
+            "cancelled" if cancelled else "length" if self.finish_reason == "length" else "end",
+            pieces=pieces,
             prompt_tokens=self.prompt_tokens,
             reused_tokens=self._reused_tokens,
             new_tokens=self.new_tokens,
             seconds=time.perf_counter() - self._started,
             cost=self._cost,
             reasoning=self._reasoning,
-            label_tokens=label_tokens(self.text, self._choices),
+            label_tokens=tuple(token for token in tokens if token.offset < sum(pieces)),
         )
 
     def _take(self, delta: Any) -> None:
@@ -242,13 +247,16 @@ def holds_token(chunk: Any) -> bool:
     )
 
 
-def error_in(chunk: Any) -> object:
-    """Return the error that the client parsed as a chunk, else None."""
+def checked(chunk: Any, secret: Secret) -> Any:
+    """Return the chunk; raise the failure that the client parsed as one."""
     more = getattr(chunk, "model_extra", None) or {}
-    if not more or more.get("error"):
-        return more.get("error")
-    told = chunk.choices is None and isinstance(more.get("message"), str)
-    return more if told or chunk.object == "error" else None
+    error = more.get("error")
+    if more and not error:
+        told = chunk.choices is None and isinstance(more.get("message"), str)
+        error = more if told or chunk.object == "error" else None
+    if error:
+        raise streamed_failure(error, secret)
+    return chunk
 
 
 async def whole_reply(response: Any) -> Any:

@@ -303,16 +303,8 @@ class RequestForm:
         return part | ({"uuid": known} if known else {})
 
 
-def ids_in(body: dict[str, Any]) -> frozenset[str]:
+def ids_in(body: dict[str, Any]) -> set[str]:
     """Return the ids of all pictures in a body."""
-    return frozenset(part["uuid"] for part in _parts_of(body) if part.get("uuid"))
-
-
-def omits_pictures(body: dict[str, Any]) -> bool:
-    """Return whether a body sends any picture as its id alone."""
-    return any(part.get("uuid") and part[part["type"]] is None for part in _parts_of(body))
-
-
-def _parts_of(body: dict[str, Any]) -> list[dict[str, Any]]:
     contents = (message["content"] for message in body["messages"])
-    return [part for content in contents if not isinstance(content, str) for part in content]
+    parts = (part for content in contents if not isinstance(content, str) for part in content)
+    return {part["uuid"] for part in parts if "uuid" in part}

@@ -2,7 +2,6 @@
 
 import asyncio
 import difflib
-import logging
 import os
 import re
 import threading
@@ -10,12 +9,12 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from random import uniform
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import httpx
 import openai
-import stamina
 
 from vrthinker_core.__about__ import asset
 from vrthinker_core.backends.checkpoint_files import Marker, published_protocol, read_marker
@@ -32,7 +31,6 @@ from vrthinker_core.backends.server_errors import (
     redirected,
     refuse_redirect,
     to_judge_error,
-    unavailable,
 )
 from vrthinker_core.errors import BackendFailed, BackendRefused, BadInput
 from vrthinker_core.types import ProtocolName
@@ -74,6 +72,7 @@ class LoopThread:
 
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
+NO_LIST = (404, 408, 409, 425, 429)  # And all from 500 on: a named model may be there nevertheless
 PROXIES = "a proxy variable (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY)"
 
 
@@ -122,12 +121,6 @@ class Patience:
     first_wait: float = 0.5  # Before the second try; doubled each time, plus up to as much jitter
     longest_wait: float = 20.0
 
-    def wait_before(self, error: Exception) -> bool | float:
-        """Return stamina's wait: seconds, True for the usual, False to stop."""
-        if not isinstance(error, TransientError) or error.lasts:
-            return False
-        return error.wait is None or (error.wait < self.deadline and error.wait)
-
     async def ask(
         self,
         send: Callable[[], Awaitable[T]],
@@ -137,34 +130,30 @@ class Patience:
     ) -> T:
         """Call `send` and retry with back-off while a retry may help.
 
-        There are at most `most` tries; `tell` hears of each after the first. A server that names the same cause twice is not asked again.
-        Raises the error that `failure_of` returns for the last failure.
+        There are at most `most` tries; `tell` hears of each after the first. A server that names
+        the same cause twice is not asked again. Raises what `failure_of` returns for the last try.
         """
-        loop = asyncio.get_running_loop()
-        deadline, cause, busy = loop.time() + self.deadline, "", False
-        tries = min(self.tries, most or self.tries)
-        async for attempt in stamina.retry_context(
-            self.wait_before,
-            attempts=tries,
-            timeout=self.deadline,
-            wait_initial=self.first_wait,
-            wait_max=self.longest_wait,
-            wait_jitter=self.first_wait,
-        ):
-            with attempt:
-                if attempt.num > 1:
-                    tell(Retrying(attempt.num, tries, busy))
-                try:
-                    # The last wait may end after the deadline
-                    async with asyncio.timeout_at(max(deadline, loop.time() + self.first_wait)):
-                        return await send()
-                except Exception as error:  # noqa: BLE001 - see `failure_of`
-                    failure = failure_of(error, secret)
-                    if isinstance(failure, TransientError):
-                        failure.tries, failure.lasts = attempt.num, cause == failure.cause != ""
-                        cause, busy = failure.cause, failure.busy
-                    raise failure from None
-        raise AssertionError("the last attempt returns or raises")
+        loop, tries = asyncio.get_running_loop(), min(self.tries, most or self.tries)
+        deadline, cause, attempt = loop.time() + self.deadline, "", 0
+        while True:
+            attempt += 1
+            try:
+                # The last wait may end after the deadline
+                async with asyncio.timeout_at(max(deadline, loop.time() + self.first_wait)):
+                    return await send()
+            except Exception as error:  # noqa: BLE001 - see `failure_of`
+                failure = failure_of(error, secret)
+            if not isinstance(failure, TransientError):
+                raise failure
+            failure.tries = attempt
+            usual = self.first_wait * 2 ** (attempt - 1) + uniform(0, self.first_wait)
+            wait = failure.wait or min(usual, self.longest_wait)
+            ends = attempt == tries or loop.time() >= deadline or wait >= self.deadline
+            if ends or cause == failure.cause != "":
+                raise failure
+            cause = failure.cause
+            await asyncio.sleep(wait)
+            tell(Retrying(attempt + 1, tries, failure.status in (429, 503)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,29 +239,20 @@ def is_here(address: JudgeName) -> bool:
     return urlsplit(address.what).hostname in LOOPBACK
 
 
-def server_root(address: JudgeName) -> str:
-    """Return a server's address without the path of the OpenAI API."""
-    return address.what.rstrip("/").removesuffix("/v1")
-
-
 def find_server(address: JudgeName, secret: Secret, patience: Patience) -> Server:
     """Find the server and the named model, or its only model.
 
     For a host, `what` is the address. Raises `BackendRefused` if the model is missing (with the
     list of models) or takes no pictures, `ServerUnavailable` if the server does not answer.
     """
-    retries = logging.getLogger("stamina")
-    if retries.level == logging.NOTSET:  # Otherwise it writes a line a retry to stderr
-        retries.setLevel(logging.ERROR)
 
     async def find(client: openai.AsyncOpenAI) -> Server:
-        url, cards = await _listed(client, address, secret, patience)
-        found = replace(address, what=url or address.what)
-        root = server_root(found)
-        name = found.kind if host_of(found.kind) else engine_of(root, cards)
+        cards = await _listed(client, address, secret, patience)
+        found = replace(address, what=str(client.base_url).rstrip("/"))
+        name = found.kind if host_of(found.kind) else engine_of(client, cards)
         card = _find_card(found, cards, name)
         model = recognise(card, found.protocol, name)
-        listed, said = card_facts(card), await engine_facts(client, root, name, model.id)
+        listed, said = card_facts(card), await engine_facts(client, name, model.id)
         if False in (said.sees, listed.sees):
             advice = ENGINES[name].seeing if name in ENGINES else "Choose a model that does."
             raise BackendRefused(
@@ -308,9 +288,7 @@ def vision_models(address: JudgeName, secret: Secret, patience: Patience) -> lis
     host = host_of(address.kind)
     assert host is not None
     found = replace(address, what=host.url)
-    _, cards = _ask(
-        found, secret, patience, lambda client: _listed(client, found, secret, patience)
-    )
+    cards = _ask(found, secret, patience, lambda client: _listed(client, found, secret, patience))
     seeing = re.compile(host.sees or r"(?!)")
     seen = [card for card in cards if card_facts(card).sees or seeing.match(str(card["id"]))]
     first = [re.compile(pattern) for pattern in host.first]
@@ -374,51 +352,49 @@ def _prices(card: Mapping[str, Any]) -> Prices | None:
 
 async def _listed(
     client: openai.AsyncOpenAI, address: JudgeName, secret: Secret, patience: Patience
-) -> tuple[str, list[dict[str, Any]]]:
+) -> list[dict[str, Any]]:
     """Return what `list_models` returns; nothing if a named model needs no list.
 
     The key is tried first where the list is public.
     """
     host = host_of(address.kind)
 
-    async def ask() -> tuple[str, list[dict[str, Any]]]:
+    async def ask() -> list[dict[str, Any]]:
         if host and host.tries_key_at and secret.value:
             await client.get(host.tries_key_at, cast_to=httpx.Response)
         return await list_models(client)
 
     try:
         return await patience.ask(ask, secret, most=3)
-    except TransientError as passing:
+    except (TransientError, RequestRefusal) as failure:
         # `transformers serve` fails here before the first download
-        if not (passing.answered and address.model):
-            raise unavailable(passing) from None
-    except RequestRefusal as refusal:
-        if not address.model or (refusal.status != 404 and refusal.status < 500):
-            garbage = BackendRefused(GARBAGE)
-            raise (garbage if refusal.status == 404 else to_judge_error(refusal, secret)) from None
-    return "", []
+        if address.model and (failure.status >= 500 or failure.status in NO_LIST):
+            return []
+        if failure.status == 404:
+            raise BackendRefused(GARBAGE) from None
+        raise to_judge_error(failure, secret) from None
 
 
-async def list_models(client: openai.AsyncOpenAI) -> tuple[str, list[dict[str, Any]]]:
-    """Return the list of models and the address after a redirect.
+async def list_models(client: openai.AsyncOpenAI) -> list[dict[str, Any]]:
+    """Return the list of models; a redirect gives the client a new address.
 
-    The address is "" without a redirect. Only the list of models survives a redirect: other
-    requests lose their content. The new address is used only if the client would send the key
-    there: to the same origin, or to https on the same host.
+    Only the list of models survives a redirect: other requests lose their content. The new address
+    is used only if the client would send the key there: to the same origin, or to https on the same
+    host.
     """
     response = (await client.models.with_raw_response.list()).http_response
-    url = str(response.url).rstrip("/")
-    keeps_key = "authorization" in response.request.headers
-    taken_on = bool(response.history) and url.endswith("/models") and keeps_key
-    if response.history and not taken_on:
-        raise redirected(response.history[0].url, response.url)
+    if response.history:
+        url = str(response.url).rstrip("/")
+        if not url.endswith("/models") or "authorization" not in response.request.headers:
+            raise redirected(response.history[0].url, response.url)
+        client.base_url = url.removesuffix("/models")
     answer = response.json()
     cards = answer.get("data") if isinstance(answer, dict) else None
     if not isinstance(cards, list) or not all(
         isinstance(card, dict) and card.get("id") for card in cards
     ):
         raise BackendFailed(GARBAGE)
-    return url.removesuffix("/models") if taken_on else "", cards
+    return cards
 
 
 def _choose(listed: list[str], wanted: str = "") -> str:

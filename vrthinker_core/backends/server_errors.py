@@ -78,23 +78,17 @@ _PAGE = re.compile(r"\s*<[a-z!?]", re.IGNORECASE)
 class TransientError(Exception):
     """A transient failure, which a retry may cure.
 
-    `wait` holds the seconds that the server asks for, if any. `cause` holds the server's words, ""
-    if they name no cause.
+    `status` is 0 without an answer. `wait` holds the seconds that the server asks for, if any.
+    `cause` holds the server's words, "" if they name no cause.
     """
 
+    tries = 0  # Requests so far; 0 once the reply has begun
+
     def __init__(
-        self,
-        sentence: str,
-        wait: float | None = None,
-        *,
-        answered: bool = False,
-        busy: bool = False,
-        cause: str = "",
+        self, sentence: str, status: int = 0, wait: float | None = None, cause: str = ""
     ) -> None:
         super().__init__(sentence)
-        self.wait, self.answered, self.busy, self.cause = wait, answered, busy, cause
-        self.tries = 1  # Number of requests so far
-        self.lasts = False  # The try before had the same cause
+        self.status, self.wait, self.cause = status, wait, cause
 
 
 class RequestRefusal(Exception):
@@ -265,13 +259,7 @@ def _failure(
     failed = "has too many requests" if status == 429 else failed
     quote = f" It says: {message}." if said else ""
     sentence = f"The server {failed}.{quote} Check the server, and compare again later."
-    return TransientError(
-        sentence,
-        wait,
-        answered=True,
-        busy=status in (429, 503),
-        cause=message if said and named else "",
-    )
+    return TransientError(sentence, status, wait, message if said and named else "")
 
 
 def _answer(error: openai.APIStatusError) -> object:
@@ -317,12 +305,6 @@ def _as_text(answer: object) -> str:
     return json.dumps(answer, ensure_ascii=False) if answer else ""
 
 
-def unavailable(passing: TransientError) -> ServerUnavailable:
-    """Return the error after the last retry."""
-    asked = f" It was asked {passing.tries} times." if passing.tries > 1 else ""
-    return ServerUnavailable(f"{passing}{asked}")
-
-
 def tokens_left(refusal: RequestRefusal) -> int:
     """Return the room for a reply after the prompt.
 
@@ -343,24 +325,29 @@ def may_be_mended(refusal: RequestRefusal) -> bool:
     return "cache miss" in str(refusal).lower() or (refusal.status in (400, 422) and not too_long)
 
 
-def to_judge_error(refusal: RequestRefusal, secret: Secret, engine: str = "") -> JudgeError:
-    """Return the error for a refusal, with advice for the engine."""
-    said = str(refusal)
+def to_judge_error(
+    failure: TransientError | RequestRefusal, secret: Secret, engine: str = ""
+) -> JudgeError:
+    """Return the error after the last try, with advice for the engine."""
+    said = str(failure)
+    if isinstance(failure, TransientError):
+        asked = f" It was asked {failure.tries} times." if failure.tries > 1 else ""
+        return ServerUnavailable(f"{said}{asked}") if failure.tries else BackendFailed(said)
     quote = f"It says: {secret.quoted(said)}."
-    if refusal.status == 413:
+    if failure.status == 413:
         return RequestRefused(
             "The server does not take requests of this size. "
             "Choose a shorter memory window or fewer frames a call."
         )
-    if _CONTEXT.search(refusal.answer):
+    if _CONTEXT.search(failure.answer):
         own = ENGINES.get(engine)
         advice = "Choose a model, or start the server, with a longer context."
         return ContextFull(
             "The conversation is longer than the server reads. "
             f"{own.longer if own else advice} {quote}"
         )
-    no_path = refusal.status == 404 and re.search(r"(?i)not found\W*$|^\s*$", said)
+    no_path = failure.status == 404 and re.search(r"(?i)not found\W*$|^\s*$", said)
     if no_path and "model" not in said.lower():
         return BackendRefused(GARBAGE)
-    kind = RequestRefused if refusal.status in (400, 422, 500) else BackendRefused
+    kind = RequestRefused if failure.status in (400, 422, 500) else BackendRefused
     return kind(f"The server refuses the request. {quote}")
