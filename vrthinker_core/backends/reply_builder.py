@@ -5,7 +5,6 @@ import math
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from openai.types.chat import ChatCompletionChunk
@@ -14,10 +13,6 @@ from openai.types.chat.chat_completion_chunk import ChoiceDelta
 from vrthinker_core.backends.base import ReplyText
 from vrthinker_core.backends.engines import objects_in
 from vrthinker_core.backends.server_errors import (
-    ALL_THOUGHT,
-    ENDLESS,
-    FILTERED,
-    STOPPED,
     TOOL_PARSER,
     Secret,
     quoted,
@@ -33,12 +28,8 @@ _FILTER = re.compile(r"content.?filter|safety|prohibited|refusal|sensitive|block
 """How hosts and the models behind them name a filter as the reason of an end."""
 
 
-@dataclass(frozen=True, slots=True)
-class TokenChoice:
-    """A written token, and its likeliest alternatives' log probabilities."""
-
-    text: str
-    alternatives: Mapping[str, float]
+TokenChoice = tuple[str, Mapping[str, float]]
+"""A written token, and its likeliest alternatives' log probabilities."""
 
 
 def label_tokens(text: str, choices: Sequence[TokenChoice]) -> tuple[LabelToken, ...]:
@@ -53,16 +44,16 @@ def label_tokens(text: str, choices: Sequence[TokenChoice]) -> tuple[LabelToken,
     all listed ones.
     """
     places = [match.start() for match in _ALL_DIGITS.finditer(text)]
-    written = _ALL_DIGITS.findall("".join(choice.text for choice in choices))
+    written = _ALL_DIGITS.findall("".join(token for token, _ in choices))
     if written != [text[place] for place in places]:
         return ()
     wanted = mentioned_digits(text)
     found, position = [], 0
-    for choice in choices:
-        digits = _ALL_DIGITS.findall(choice.text)
-        if len(digits) == 1 and choice.alternatives and places[position] in wanted:
-            tokens = (choice.text.replace(digits[0], other) for other in "012")
-            values = (choice.alternatives.get(token, -math.inf) for token in tokens)
+    for token, alternatives in choices:
+        digits = _ALL_DIGITS.findall(token)
+        if len(digits) == 1 and alternatives and places[position] in wanted:
+            others = (token.replace(digits[0], other) for other in "012")
+            values = (alternatives.get(other, -math.inf) for other in others)
             shares = [math.exp(min(0.0, value)) for value in values]
             total = max(1.0, sum(shares))  # Servers round
             tie, first, second = (share / total for share in shares)
@@ -121,11 +112,17 @@ class ReplyBuilder(ReplyText):
         if reason in ("error", "abort"):
             raise BackendFailed("The server gave up in the middle of its answer.")
         if reason == "length" and not written:
-            raise BackendRefused(ALL_THOUGHT)
+            raise BackendRefused(
+                "The judge thought until its tokens were used up and wrote nothing. "
+                "Allow it more tokens a reply, or choose another judge."
+            )
         filtered, known = _FILTER.match(reason), reason in ("stop", "tool_calls")
         if filtered or not (written or (known and not self._refusal)):
+            how = "The server ends this reply before its first word."
+            if filtered:
+                how = "The server's content filter stopped the reply, so this pair cannot be judged there."
             said = quoted(self._refusal or reason)
-            raise BackendRefused(f"{FILTERED if filtered else STOPPED} It says: {said}.")
+            raise BackendRefused(f"{how} Choose another judge. It says: {said}.")
         # After a redirect the judge may close the tag that it had begun
         if self._replaced_to is None and lost_its_opening(self.written):
             raise BackendRefused(TOOL_PARSER)
@@ -134,7 +131,7 @@ class ReplyBuilder(ReplyText):
     def begin(self) -> None:
         """Prepare for a request, whose prompt holds the reply so far."""
         self.redirected, self.finish_reason = False, ""
-        self._choices = [TokenChoice(self.written, {})]
+        self._choices = [(self.written, {})]
         self._first_prompt, self.new_tokens = self.prompt_tokens, None
 
     def completion(self, *, cancelled: bool = False) -> Completion:
@@ -174,7 +171,10 @@ class ReplyBuilder(ReplyText):
             self.written = f"{self.written.rstrip()}\n{call_text}"
         self._characters_left -= len(self.written) - before + len(reasoning)
         if self._characters_left < 0:
-            raise BackendRefused(ENDLESS)
+            raise BackendRefused(
+                "The server writes far more than it was asked for and does not end. "
+                "Choose another judge, or another server."
+            )
 
     def _count(self, usage: Any) -> None:
         """Take over the server's token counts.
@@ -199,7 +199,7 @@ class ReplyBuilder(ReplyText):
 
 def _choices_in(logprobs: Any) -> list[TokenChoice]:
     """Return the tokens with a digit, nothing if probabilities are unreadable."""
-    found = []
+    found: list[TokenChoice] = []
     try:
         for token in getattr(logprobs, "content", None) or ():
             if isinstance(token.token, str) and _ALL_DIGITS.search(token.token):
@@ -208,7 +208,7 @@ def _choices_in(logprobs: Any) -> list[TokenChoice]:
                     for each in token.top_logprobs or ()
                     if isinstance(each.logprob, int | float) and not math.isnan(each.logprob)
                 }
-                found.append(TokenChoice(token.token, alternatives))
+                found.append((token.token, alternatives))
     except (AttributeError, TypeError, OverflowError):
         return []
     return found

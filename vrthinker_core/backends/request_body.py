@@ -97,15 +97,6 @@ BY_ENGINE: dict[str, frozenset[Feature]] = {
 """The features that each engine and each host takes. "bmp" is for a server on this machine."""
 
 
-def known_features(engine: str, model: str) -> frozenset[Feature]:
-    """Return the features of a model before any refusal."""
-    features = BY_ENGINE.get(engine, EVERYWHERE)
-    # OpenAI's reasoning models take no temperature but 1 and return no probabilities
-    if engine == "openai" and re.match(r"gpt-(?:[5-9]|\d\d)|o\d", model):
-        return features - {"temperature", "logprobs"}
-    return features
-
-
 _NAMES: dict[Feature, str] = {
     "special tokens": r"skip_special_tokens|spaces_between_special_tokens",
     "logprobs": r"logprobs?",

@@ -21,7 +21,7 @@ from vrthinker_core.backends.checkpoint_files import Marker, published_protocol,
 from vrthinker_core.backends.engines import ENGINES, SLOTS, card_facts, engine_facts, engine_of
 from vrthinker_core.backends.judge_name import SERVER_FORM, JudgeName, model_title
 from vrthinker_core.backends.registry import Host, host_of
-from vrthinker_core.backends.request_body import RequestForm, known_features
+from vrthinker_core.backends.request_body import BY_ENGINE, EVERYWHERE, Feature, RequestForm
 from vrthinker_core.backends.server_errors import (
     GARBAGE,
     RequestRefusal,
@@ -197,10 +197,16 @@ class Server:
     accepted: bool = False  # It has taken a request in this form
 
     def __post_init__(self) -> None:
-        features = known_features(self.model.engine, self.model.id)
-        features -= set() if self.model.marker.video_items else {"video"}
-        features -= set() if is_here(self.address) else {"bmp"}
-        self.form = RequestForm(self.model.id, not self.model.marker.protocols, features)
+        model, refused = self.model, set[Feature]()
+        # OpenAI's reasoning models take no temperature but 1 and return no probabilities
+        if model.engine == "openai" and re.match(r"gpt-(?:[5-9]|\d\d)|o\d", model.id):
+            refused |= {"temperature", "logprobs"}
+        if not model.marker.video_items:
+            refused.add("video")
+        if not is_here(self.address):
+            refused.add("bmp")
+        features = BY_ENGINE.get(model.engine, EVERYWHERE) - refused
+        self.form = RequestForm(model.id, not model.marker.protocols, features)
 
 
 def make_client(address: JudgeName, secret: Secret, patience: Patience) -> openai.AsyncOpenAI:
@@ -372,7 +378,7 @@ async def _listed(
             return []
         if failure.status == 404:
             raise BackendRefused(GARBAGE) from None
-        raise to_judge_error(failure, secret) from None
+        raise to_judge_error(failure) from None
 
 
 async def list_models(client: openai.AsyncOpenAI) -> list[dict[str, Any]]:

@@ -42,7 +42,6 @@ from vrthinker_core.backends.served_model import (
     read_key,
 )
 from vrthinker_core.backends.server_errors import (
-    BROKEN_OFF,
     GARBAGE,
     RequestRefusal,
     Secret,
@@ -58,8 +57,8 @@ from vrthinker_core.types.messages import Cancelled, Completion, Message, Retryi
 
 POLL_SECONDS = 0.05  # Between two checks for a cancel
 
-Items = queue.SimpleQueue[tuple[int, StreamItem]]
-"""The items of several replies, each with the index of its request."""
+
+Items = queue.SimpleQueue[tuple[int, StreamItem]]  # Each with the index of its request
 
 
 class ServerConversation:
@@ -152,7 +151,7 @@ class ServerConversation:
         except Exception as error:  # noqa: BLE001 - the reader of the stream raises it
             failure = failure_of(error, server.secret)
             if isinstance(failure, TransientError | RequestRefusal):
-                failure = to_judge_error(failure, server.secret, server.model.engine)
+                failure = to_judge_error(failure, server.model.engine)
             put(failure)
 
     async def _check_whole(self, messages: Sequence[Message], completion: Completion) -> None:
@@ -201,7 +200,7 @@ class ServerConversation:
         if stream.response.extensions.get("done"):  # Some servers name no reason
             builder.finish_reason = builder.finish_reason or "stop"
         if not builder.finish_reason:
-            raise BackendFailed(BROKEN_OFF)
+            raise BackendFailed("The server's answer broke off in the middle.")
         if piece := builder.flush():
             put(piece)
 

@@ -30,24 +30,10 @@ TOOL_PARSER = (
     "The server takes the judge's <tool_call> out of the reply: its tool parser is on. "
     "Start it without --enable-auto-tool-choice and without --tool-call-parser."
 )
-BROKEN_OFF = "The server's answer broke off in the middle."
 GARBAGE = (
     "The server answers with something that is no chat completion. "
     "Check that the address is an OpenAI-compatible one, with /v1."
 )
-ENDLESS = (
-    "The server writes far more than it was asked for and does not end. "
-    "Choose another judge, or another server."
-)
-ALL_THOUGHT = (
-    "The judge thought until its tokens were used up and wrote nothing. "
-    "Allow it more tokens a reply, or choose another judge."
-)
-FILTERED = (
-    "The server's content filter stopped the reply, so this pair cannot be judged there. "
-    "Choose another judge."
-)
-STOPPED = "The server ends this reply before its first word. Choose another judge."
 
 _CONTEXT = re.compile(
     r"context[ _](?:length|window|size)|maximum model length|prompt is too long"
@@ -92,9 +78,9 @@ class TransientError(Exception):
 
 
 class RequestRefusal(Exception):
-    """A server's refusal of this request.
+    """A server's refusal of this request, in its own words without the key.
 
-    The message holds the server's own words, `answer` its whole answer as text.
+    `answer` holds the whole answer as text.
     """
 
     def __init__(self, status: int, message: str, answer: str = "") -> None:
@@ -133,14 +119,6 @@ class Secret:
                 return True
             seen = unquote(unescape(_ESCAPED.sub(lambda code: chr(int(code[1], 16)), seen)))
         return False
-
-    def quoted(self, text: str) -> str:
-        """Return a server's words as a part of a sentence.
-
-        The words are one line of at most 300 characters, without the key and without control
-        characters.
-        """
-        return quoted(self.removed_from(text))
 
 
 def _letters(text: str) -> str:
@@ -200,20 +178,14 @@ async def refuse_redirect(response: Any) -> None:
 
 def redirected(asked: Any, where: Any) -> BackendRefused:
     """Return the error for a redirect, which no frames and no key follow."""
-    if _base_address(asked) == _base_address(where):  # Only a slash differs, for example
-        return BackendRefused(
-            f"The server redirects to its path {where.path}, where nothing is sent on. "
-            "Let it answer without that redirect."
-        )
-    return BackendRefused(
-        f"The server redirects to {_base_address(where)}, where nothing is sent on. "
-        "Use that address."
-    )
-
-
-def _base_address(url: Any) -> str:
-    path = url.path.rstrip("/").removesuffix("/chat/completions").removesuffix("/models")
-    return f"{url.scheme}://{url.netloc.decode()}{path}"
+    bases = []
+    for url in (asked, where):
+        path = url.path.rstrip("/").removesuffix("/chat/completions").removesuffix("/models")
+        bases.append(f"{url.scheme}://{url.netloc.decode()}{path}")
+    way, advice = bases[1], "Use that address."
+    if bases[0] == bases[1]:  # Only a slash differs, for example
+        way, advice = f"its path {where.path}", "Let it answer without that redirect."
+    return BackendRefused(f"The server redirects to {way}, where nothing is sent on. {advice}")
 
 
 def streamed_failure(answer: object, secret: Secret) -> Exception:
@@ -234,7 +206,10 @@ def _failure(
     name the same cause twice.
     """
     said = _words(answer)
-    message, text = secret.quoted(said), said if isinstance(answer, str) else _as_text(answer)
+    message, text = (
+        quoted(secret.removed_from(said)),
+        said if isinstance(answer, str) else _as_text(answer),
+    )
     name = secret.variable
     if status == 401 or (status == 400 and re.search(r"(?i)\bAPI[ _]key\b", said)):  # 400: Gemini
         quote = f"It says: {message}."
@@ -325,15 +300,13 @@ def may_be_mended(refusal: RequestRefusal) -> bool:
     return "cache miss" in str(refusal).lower() or (refusal.status in (400, 422) and not too_long)
 
 
-def to_judge_error(
-    failure: TransientError | RequestRefusal, secret: Secret, engine: str = ""
-) -> JudgeError:
+def to_judge_error(failure: TransientError | RequestRefusal, engine: str = "") -> JudgeError:
     """Return the error after the last try, with advice for the engine."""
     said = str(failure)
     if isinstance(failure, TransientError):
         asked = f" It was asked {failure.tries} times." if failure.tries > 1 else ""
         return ServerUnavailable(f"{said}{asked}") if failure.tries else BackendFailed(said)
-    quote = f"It says: {secret.quoted(said)}."
+    quote = f"It says: {quoted(said)}."
     if failure.status == 413:
         return RequestRefused(
             "The server does not take requests of this size. "
