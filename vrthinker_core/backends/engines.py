@@ -25,7 +25,8 @@ class ServerEngine:
     title: str
     owner: str  # `owned_by` in the engine's list of models
     port: int  # The default port
-    longer: str  # How to give the engine a longer context
+    # How to give the engine a longer context
+    longer: str = "Choose a model, or start the server, with a longer context."
     seeing: str = "Choose a model that does."  # How to give the engine a vision model
     cuts: bool = False  # The engine may cut a prompt that is too long without an error
     slots: int = SLOTS  # Replies to ask a replica for at the same time, unless it says how many
@@ -64,6 +65,7 @@ ENGINES: dict[str, ServerEngine] = {
     ),
 }
 """Engines, in the order in which a judge is looked for on this machine."""
+UNKNOWN = ServerEngine("", "", 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from vrthinker_core.backends.checkpoint_files import is_downloaded, published_pr
 from vrthinker_core.backends.devices import Needs, available_memory, best_device
 from vrthinker_core.backends.engines import (
     ENGINES,
+    UNKNOWN,
     card_facts,
     engine_facts,
     engine_of,
@@ -22,13 +23,7 @@ from vrthinker_core.backends.engines import (
 )
 from vrthinker_core.backends.judge_name import DEFAULT_CHECKPOINT, Bits, JudgeName
 from vrthinker_core.backends.registry import JUDGES
-from vrthinker_core.backends.served_model import (
-    LoopThread,
-    Patience,
-    list_models,
-    make_client,
-    read_key,
-)
+from vrthinker_core.backends.served_model import Connection, Patience, list_models, read_key
 from vrthinker_core.backends.server_errors import Secret
 from vrthinker_core.errors import BackendRefused
 
@@ -145,13 +140,13 @@ def local_servers(
     """
     secret, patience = secret or local_key(), Patience(connect=seconds)
     addresses = [JudgeName("server", f"http://127.0.0.1:{port}/v1") for port in ports]
-    clients = [make_client(address, secret, patience) for address in addresses]
-    thread = LoopThread("servers of this machine")
+    connections = [Connection(address, secret, patience) for address in addresses]
     try:
-        looks = [thread.submit(_look(client, seconds)) for client in clients]
+        looks = [each.submit(_look(each.client, seconds)) for each in connections]
         return [server for look in looks if (server := look.result()) is not None]
     finally:
-        thread.close(*clients)
+        for each in connections:
+            each.close()
 
 
 def find_local(
@@ -194,7 +189,7 @@ async def _look(client: openai.AsyncOpenAI, seconds: float) -> LocalServer | Non
     except Exception:  # noqa: BLE001 - any other program may answer at this port
         return None
     models = tuple(str(card["id"]) for card, seen in zip(cards, sees, strict=True) if seen)
-    return LocalServer(ENGINES[engine].title if engine else "", url, models)
+    return LocalServer(ENGINES.get(engine, UNKNOWN).title, url, models)
 
 
 async def _sees(

@@ -12,12 +12,7 @@ from openai.types.chat.chat_completion_chunk import ChoiceDelta
 
 from vrthinker_core.backends.base import ReplyText
 from vrthinker_core.backends.engines import objects_in
-from vrthinker_core.backends.server_errors import (
-    TOOL_PARSER,
-    Secret,
-    quoted,
-    streamed_failure,
-)
+from vrthinker_core.backends.server_errors import TOOL_PARSER, Secret, quoted, streamed_failure
 from vrthinker_core.errors import BackendFailed, BackendRefused
 from vrthinker_core.protocols.segments import lost_its_opening, mentioned_digits
 from vrthinker_core.types.messages import Completion, LabelToken

@@ -1,5 +1,7 @@
 """ServedModel and Server: a served model's card, protocol and context."""
 
+from __future__ import annotations
+
 import asyncio
 import difflib
 import os
@@ -7,7 +9,7 @@ import re
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from random import uniform
 from typing import Any, TypeVar
@@ -18,9 +20,16 @@ import openai
 
 from vrthinker_core.__about__ import asset
 from vrthinker_core.backends.checkpoint_files import Marker, published_protocol, read_marker
-from vrthinker_core.backends.engines import ENGINES, SLOTS, card_facts, engine_facts, engine_of
+from vrthinker_core.backends.engines import (
+    ENGINES,
+    SLOTS,
+    UNKNOWN,
+    card_facts,
+    engine_facts,
+    engine_of,
+)
 from vrthinker_core.backends.judge_name import SERVER_FORM, JudgeName, model_title
-from vrthinker_core.backends.registry import Host, host_of
+from vrthinker_core.backends.registry import host_of
 from vrthinker_core.backends.request_body import BY_ENGINE, EVERYWHERE, Feature, RequestForm
 from vrthinker_core.backends.server_errors import (
     GARBAGE,
@@ -39,51 +48,9 @@ from vrthinker_core.types.messages import Completion, Retrying
 T = TypeVar("T")
 
 
-class LoopThread:
-    """An event loop that runs in its own thread until `close`."""
-
-    def __init__(self, name: str) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
-        self._thread.start()
-
-    def submit(self, coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
-        """Run a coroutine; cancelling the future cancels the coroutine."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-
-    def close(self, *clients: openai.AsyncOpenAI) -> None:
-        """Cancel all running tasks, close the clients, and end the thread."""
-
-        async def finish() -> None:
-            others = asyncio.all_tasks() - {asyncio.current_task()}
-            for task in others:
-                task.cancel()
-            await asyncio.gather(*others, return_exceptions=True)
-            for client in clients:
-                await client.close()
-            await self._loop.shutdown_asyncgens()
-
-        with suppress(CancelledError, TimeoutError):
-            self.submit(finish()).result(5)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(5)
-        if not self._thread.is_alive():
-            self._loop.close()
-
-
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 NO_LIST = (404, 408, 409, 425, 429)  # And all from 500 on: a named model may be there nevertheless
 PROXIES = "a proxy variable (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY)"
-
-
-def host_key(host: Host) -> Secret:
-    """Return a host's key; raise `BadInput` if none is set."""
-    secret = read_key((host.key,))
-    if not secret.value:
-        raise BadInput(
-            f"{host.name} wants a key: get one at {host.keys_at}, and put it into {host.key}."
-        )
-    return secret
 
 
 def read_key(variables: Sequence[str] = ("VRTHINKER_API_KEY", "OPENAI_API_KEY")) -> Secret:
@@ -245,45 +212,69 @@ def is_here(address: JudgeName) -> bool:
     return urlsplit(address.what).hostname in LOOPBACK
 
 
+class Connection:
+    """A client of a server, with an event loop in a thread of its own, until `close`."""
+
+    def __init__(
+        self, address: JudgeName, secret: Secret, patience: Patience, name: str = "list of models"
+    ) -> None:
+        self.address, self.secret, self.patience = address, secret, patience
+        self.client = make_client(address, secret, patience)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
+        self._thread.start()
+
+    def submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+        """Run a coroutine; cancelling the future cancels the coroutine."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+    def close(self) -> None:
+        """Cancel all running tasks, close the client, and end the thread."""
+        if self._loop.is_closed():
+            return
+
+        async def finish() -> None:
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+            await self.client.close()
+            await self._loop.shutdown_asyncgens()
+
+        with suppress(CancelledError, TimeoutError):
+            self.submit(finish()).result(5)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(5)
+        if not self._thread.is_alive():
+            self._loop.close()
+
+
 def find_server(address: JudgeName, secret: Secret, patience: Patience) -> Server:
     """Find the server and the named model, or its only model.
 
     For a host, `what` is the address. Raises `BackendRefused` if the model is missing (with the
     list of models) or takes no pictures, `ServerUnavailable` if the server does not answer.
     """
-
-    async def find(client: openai.AsyncOpenAI) -> Server:
-        cards = await _listed(client, address, secret, patience)
-        found = replace(address, what=str(client.base_url).rstrip("/"))
-        name = found.kind if host_of(found.kind) else engine_of(client, cards)
-        card = _find_card(found, cards, name)
-        model = recognise(card, found.protocol, name)
-        listed, said = card_facts(card), await engine_facts(client, name, model.id)
-        if False in (said.sees, listed.sees):
-            advice = ENGINES[name].seeing if name in ENGINES else "Choose a model that does."
-            raise BackendRefused(
-                f"The model {model_title(model.id)} takes no pictures, as its server says. {advice}"
-            )
-        length = said.context_length or listed.context_length
-        slots = said.slots or (ENGINES[name].slots if name in ENGINES else SLOTS)
-        model = replace(model, context_length=length, slots=slots)
-        return Server(found, model, secret, patience)
-
-    return _ask(address, secret, patience, find)
+    with closing(Connection(address, secret, patience)) as connection:
+        return connection.submit(_find(connection)).result()
 
 
-def _ask(
-    address: JudgeName,
-    secret: Secret,
-    patience: Patience,
-    work: Callable[[openai.AsyncOpenAI], Coroutine[Any, Any, T]],
-) -> T:
-    """Return what `work` finds out with a client, both in a thread of their own."""
-    client, thread = make_client(address, secret, patience), LoopThread("list of models")
-    try:
-        return thread.submit(work(client)).result()
-    finally:
-        thread.close(client)
+async def _find(connection: Connection) -> Server:
+    cards = await _listed(connection)
+    client = connection.client
+    address = replace(connection.address, what=str(client.base_url).rstrip("/"))
+    name = address.kind if host_of(address.kind) else engine_of(client, cards)
+    card, engine = _find_card(address, cards, name), ENGINES.get(name, UNKNOWN)
+    model = recognise(card, address.protocol, name)
+    listed, said = card_facts(card), await engine_facts(client, name, model.id)
+    if False in (said.sees, listed.sees):
+        title = model_title(model.id)
+        raise BackendRefused(
+            f"The model {title} takes no pictures, as its server says. {engine.seeing}"
+        )
+    length = said.context_length or listed.context_length
+    model = replace(model, context_length=length, slots=said.slots or engine.slots)
+    return Server(address, model, connection.secret, connection.patience)
 
 
 def vision_models(address: JudgeName, secret: Secret, patience: Patience) -> list[ServedModel]:
@@ -293,8 +284,8 @@ def vision_models(address: JudgeName, secret: Secret, patience: Patience) -> lis
     """
     host = host_of(address.kind)
     assert host is not None
-    found = replace(address, what=host.url)
-    cards = _ask(found, secret, patience, lambda client: _listed(client, found, secret, patience))
+    with closing(Connection(replace(address, what=host.url), secret, patience)) as connection:
+        cards = connection.submit(_listed(connection)).result()
     seeing = re.compile(host.sees or r"(?!)")
     seen = [card for card in cards if card_facts(card).sees or seeing.match(str(card["id"]))]
     first = [re.compile(pattern) for pattern in host.first]
@@ -356,14 +347,13 @@ def _prices(card: Mapping[str, Any]) -> Prices | None:
     return Prices(read, written, reused) if sound else None
 
 
-async def _listed(
-    client: openai.AsyncOpenAI, address: JudgeName, secret: Secret, patience: Patience
-) -> list[dict[str, Any]]:
+async def _listed(connection: Connection) -> list[dict[str, Any]]:
     """Return what `list_models` returns; nothing if a named model needs no list.
 
     The key is tried first where the list is public.
     """
-    host = host_of(address.kind)
+    client, secret, named = connection.client, connection.secret, connection.address.model
+    host = host_of(connection.address.kind)
 
     async def ask() -> list[dict[str, Any]]:
         if host and host.tries_key_at and secret.value:
@@ -371,10 +361,10 @@ async def _listed(
         return await list_models(client)
 
     try:
-        return await patience.ask(ask, secret, most=3)
+        return await connection.patience.ask(ask, secret, most=3)
     except (TransientError, RequestRefusal) as failure:
         # `transformers serve` fails here before the first download
-        if address.model and (failure.status >= 500 or failure.status in NO_LIST):
+        if named and (failure.status >= 500 or failure.status in NO_LIST):
             return []
         if failure.status == 404:
             raise BackendRefused(GARBAGE) from None

@@ -17,7 +17,7 @@ import openai
 
 from vrthinker_core.backends.base import GenerationRequest, StreamItem, not_cancelled
 from vrthinker_core.backends.checkpoint_files import CORRECTION, TOLD, MarkedJudge
-from vrthinker_core.backends.engines import ENGINES, loaded_context
+from vrthinker_core.backends.engines import ENGINES, UNKNOWN, loaded_context
 from vrthinker_core.backends.judge_name import NANO_NOTE, JudgeName, model_title
 from vrthinker_core.backends.registry import host_of
 from vrthinker_core.backends.reply_builder import (
@@ -27,20 +27,8 @@ from vrthinker_core.backends.reply_builder import (
     holds_token,
     whole_reply,
 )
-from vrthinker_core.backends.request_body import (
-    PictureCache,
-    fewer_features,
-    ids_in,
-)
-from vrthinker_core.backends.served_model import (
-    LoopThread,
-    Patience,
-    Server,
-    find_server,
-    host_key,
-    make_client,
-    read_key,
-)
+from vrthinker_core.backends.request_body import PictureCache, fewer_features, ids_in
+from vrthinker_core.backends.served_model import Connection, Patience, Server, find_server, read_key
 from vrthinker_core.backends.server_errors import (
     GARBAGE,
     RequestRefusal,
@@ -51,13 +39,11 @@ from vrthinker_core.backends.server_errors import (
     to_judge_error,
     tokens_left,
 )
-from vrthinker_core.errors import BackendFailed, ContextFull
+from vrthinker_core.errors import BackendFailed, BadInput, ContextFull
 from vrthinker_core.types.frames import IMAGE_FACTOR
 from vrthinker_core.types.messages import Cancelled, Completion, Message, Retrying, Sampling
 
 POLL_SECONDS = 0.05  # Between two checks for a cancel
-
-
 Items = queue.SimpleQueue[tuple[int, StreamItem]]  # Each with the index of its request
 
 
@@ -73,8 +59,9 @@ class ServerConversation:
         """Without `streams`, a reply that needs no redirect comes whole."""
         self._server, self._streams = server, streams
         self._pictures = PictureCache()
-        self._thread: LoopThread | None = None
-        self._client: openai.AsyncOpenAI | None = None
+        self._connection = Connection(
+            server.address, server.secret, server.patience, "judge on a server"
+        )
         self._closed = False
         self._tokens_per_measure = 0.0  # The server's count of the last prompt, by our estimate
         self._counted: tuple[tuple[Message, ...], int] = ((), 0)  # The last prompt and its count
@@ -119,21 +106,16 @@ class ServerConversation:
         """
         if self._closed:
             raise BackendFailed("This conversation was closed.")
-        if self._thread is None:
-            server, self._thread = self._server, LoopThread("judge on a server")
-            self._client = make_client(server.address, server.secret, server.patience)
         redirect = request.sampling.redirect if self._server.form.goes_on else None
         redirect = self._server.model.marker.redirect(redirect)
         builder = ReplyBuilder(redirect, request.sampling.max_new_tokens)
         reply = self._generate(request, builder, lambda item: items.put((index, item)))
-        return self._thread.submit(reply), builder
+        return self._connection.submit(reply), builder
 
     def close(self) -> None:
         """Close the connections and any running request."""
         self._closed = True
-        thread, self._thread = self._thread, None
-        if thread is not None and self._client is not None:
-            thread.close(self._client)
+        self._connection.close()
 
     async def _generate(
         self, request: GenerationRequest, builder: ReplyBuilder, put: Callable[[StreamItem], None]
@@ -161,11 +143,11 @@ class ServerConversation:
         cut, or if the context has no room for a reply.
         """
         model, prompt = self._server.model, completion.prompt_tokens
-        engine = ENGINES.get(model.engine)
-        if engine is None or not engine.cuts or self._client is None or not prompt:
+        engine = ENGINES.get(model.engine, UNKNOWN)
+        if not engine.cuts or not prompt:
             return
         if model.context_length is None:
-            found = await loaded_context(self._client, model.engine, model.id)
+            found = await loaded_context(self._connection.client, model.engine, model.id)
             self._server.model = model = replace(model, context_length=found)
         before, least = self._counted
         added = messages[len(before) :]
@@ -244,8 +226,7 @@ class ServerConversation:
 
     async def _send(self, body: dict[str, Any]) -> tuple[Any, openai.AsyncStream[Any]]:
         """Send a request and wait for the first token of its reply."""
-        assert self._client is not None
-        stream = await self._client.chat.completions.create(**body)
+        stream = await self._connection.client.chat.completions.create(**body)
         _note_end(stream.response)
         try:
             whole, secret = await whole_reply(stream.response), self._server.secret
@@ -369,7 +350,11 @@ class ServerBackend(MarkedJudge):
         """
         if host := host_of(judge.kind):
             judge = replace(judge, what=host.url, model=judge.what)
-        secret = secret or (host_key(host) if host else read_key())
+        secret = secret or (read_key((host.key,)) if host else read_key())
+        if host and not secret.value:
+            raise BadInput(
+                f"{host.name} wants a key: get one at {host.keys_at}, and put it into {host.key}."
+            )
         server = find_server(judge, secret, patience or Patience())
         return cls(server, name or model_title(server.model.id))
 

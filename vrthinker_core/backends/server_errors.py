@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 import openai
 
-from vrthinker_core.backends.engines import ENGINES
+from vrthinker_core.backends.engines import ENGINES, UNKNOWN
 from vrthinker_core.errors import (
     BackendFailed,
     BackendRefused,
@@ -206,11 +206,8 @@ def _failure(
     name the same cause twice.
     """
     said = _words(answer)
-    message, text = (
-        quoted(secret.removed_from(said)),
-        said if isinstance(answer, str) else _as_text(answer),
-    )
-    name = secret.variable
+    text = said if isinstance(answer, str) else _as_text(answer)
+    message, name = quoted(secret.removed_from(said)), secret.variable
     if status == 401 or (status == 400 and re.search(r"(?i)\bAPI[ _]key\b", said)):  # 400: Gemini
         quote = f"It says: {message}."
         if secret.value:
@@ -313,12 +310,8 @@ def to_judge_error(failure: TransientError | RequestRefusal, engine: str = "") -
             "Choose a shorter memory window or fewer frames a call."
         )
     if _CONTEXT.search(failure.answer):
-        own = ENGINES.get(engine)
-        advice = "Choose a model, or start the server, with a longer context."
-        return ContextFull(
-            "The conversation is longer than the server reads. "
-            f"{own.longer if own else advice} {quote}"
-        )
+        longer = ENGINES.get(engine, UNKNOWN).longer
+        return ContextFull(f"The conversation is longer than the server reads. {longer} {quote}")
     no_path = failure.status == 404 and re.search(r"(?i)not found\W*$|^\s*$", said)
     if no_path and "model" not in said.lower():
         return BackendRefused(GARBAGE)
