@@ -78,30 +78,23 @@ class ModelFacts:
 
 
 def engine_of(client: openai.AsyncOpenAI, cards: Iterable[Mapping[str, Any]]) -> str:
-    """Return the engine that owns the listed models; "" if unknown.
-
-    Ollama may list persons as owners, so its port identifies it, too.
-    """
+    """Return the engine that owns the listed models; "" if unknown."""
     owners = [card.get("owned_by") for card in cards]
+    # Ollama may list persons as owners
     on_port = "ollama" if client.base_url.port == ENGINES["ollama"].port else ""
     return next((name for name, engine in ENGINES.items() if engine.owner in owners), on_port)
 
 
 def card_facts(card: Mapping[str, Any]) -> ModelFacts:
-    """Return the facts in a model's card in the list of models.
-
-    vLLM and SGLang list the context length. OpenRouter, Hugging Face and llama.cpp list the inputs.
-    """
+    """Return the facts in a model's card in the list of models."""
+    # Of OpenRouter, Hugging Face and llama.cpp; then of vLLM, SGLang and OpenRouter
     takes = _inner(card, "architecture").get("input_modalities")
     length = _count(card.get("max_model_len")) or _count(card.get("context_length"))
     return ModelFacts("image" in takes if isinstance(takes, list) else None, length)
 
 
 async def engine_facts(client: openai.AsyncOpenAI, engine: str, model: str) -> ModelFacts:
-    """Ask the engine about a model, at an address of its own.
-
-    Returns empty facts if the engine has none or fails there.
-    """
+    """Ask the engine about a model; unknown facts if it does not say."""
     match engine:
         case "ollama":
             said = await _get(client, "/api/show", {"model": model})

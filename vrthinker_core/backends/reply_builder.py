@@ -30,13 +30,10 @@ TokenChoice = tuple[str, Mapping[str, float]]
 def label_tokens(text: str, choices: Sequence[TokenChoice]) -> tuple[LabelToken, ...]:
     """Return the labels' digits with the probabilities of 0, 1 and 2.
 
-    `choices` holds every token of `text` with a digit. Tokens are matched to the text by their
-    digits alone, because a server may write half a character or a special token differently from
-    the text. If even the digits differ, nothing is returned.
-
+    `choices` holds every token of `text` with a digit. Only their digits must be those of the text
+    (else nothing is returned): a server may write half a character or a special token differently.
     A token may hold more than its digit (" 1", "=1"): its alternatives are the same token with
-    another digit. An unlisted alternative counts as probability 0, because it was less likely than
-    all listed ones.
+    another digit. An unlisted one counts as probability 0: all listed ones were likelier.
     """
     places = [match.start() for match in _ALL_DIGITS.finditer(text)]
     written = _ALL_DIGITS.findall("".join(token for token, _ in choices))

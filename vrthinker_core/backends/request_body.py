@@ -96,7 +96,6 @@ BY_ENGINE: dict[str, frozenset[Feature]] = {
 }
 """The features that each engine and each host takes. "bmp" is for a server on this machine."""
 
-
 _NAMES: dict[Feature, str] = {
     "special tokens": r"skip_special_tokens|spaces_between_special_tokens",
     "logprobs": r"logprobs?",
@@ -126,11 +125,9 @@ def fewer_features(features: frozenset[Feature], refusal: str) -> frozenset[Feat
         for feature, names in _NAMES.items()
         if re.search(rf"(?<!\w)(?:{names})(?!\w)", refusal, re.IGNORECASE)
     }
-    return (
-        features - named
-        if named & features
-        else features & {"temperature", "max_tokens", "text first", "system"}
-    )
+    if named & features:
+        return features - named
+    return features & {"temperature", "max_tokens", "text first", "system"}
 
 
 CACHE_BYTES = 64 * 2**20  # Of a conversation's pictures: about 200 frames of 448 x 448 as PNG

@@ -184,14 +184,13 @@ def make_client(address: JudgeName, secret: Secret, patience: Patience) -> opena
     never retries: `Patience.ask` does, because its tries can be cancelled and counted. Raises
     `BadInput` if the client refuses the address or the proxy.
     """
-    timeout = openai.Timeout(patience.silence, connect=patience.connect)
     try:
         hooks: Any = {"response": [refuse_redirect]}
         client = openai.AsyncOpenAI(
             base_url=address.what,
             api_key=secret.value or "none",
             max_retries=0,
-            timeout=timeout,
+            timeout=openai.Timeout(patience.silence, connect=patience.connect),
             http_client=openai.DefaultAsyncHttpxClient(
                 trust_env=not is_here(address), event_hooks=hooks
             ),
@@ -298,17 +297,14 @@ def vision_models(address: JudgeName, secret: Secret, patience: Patience) -> lis
 
 
 def _find_card(address: JudgeName, cards: list[dict[str, Any]], engine: str) -> Mapping[str, Any]:
-    """Return the model's card from the server's list.
-
-    A host's list may put "models/" before the name, and may lack the provider after the name.
-    """
+    """Return the model's card from the server's list."""
     listed = [str(card["id"]) for card in cards]
     if not address.model and len(listed) != 1:
         none = "The server lists no model. Name one behind the address: URL#MODEL."
         raise BackendRefused(_choose(listed) if listed else none)
     wanted = address.model or listed[0]
     names = [wanted]
-    if host_of(engine):
+    if host_of(engine):  # Gemini puts "models/" before; a provider may stand behind
         names += [f"models/{wanted}", wanted.rpartition(":")[0]]
     elif engine == "ollama":
         names += [f"{wanted}:latest"]
@@ -348,15 +344,12 @@ def _prices(card: Mapping[str, Any]) -> Prices | None:
 
 
 async def _listed(connection: Connection) -> list[dict[str, Any]]:
-    """Return what `list_models` returns; nothing if a named model needs no list.
-
-    The key is tried first where the list is public.
-    """
+    """Return what `list_models` returns; [] if a named model needs no list."""
     client, secret, named = connection.client, connection.secret, connection.address.model
     host = host_of(connection.address.kind)
 
     async def ask() -> list[dict[str, Any]]:
-        if host and host.tries_key_at and secret.value:
+        if host and host.tries_key_at and secret.value:  # Where the list is public
             await client.get(host.tries_key_at, cast_to=httpx.Response)
         return await list_models(client)
 

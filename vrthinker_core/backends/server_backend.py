@@ -137,11 +137,7 @@ class ServerConversation:
             put(failure)
 
     async def _check_whole(self, messages: Sequence[Message], completion: Completion) -> None:
-        """Check that the engine has not cut the prompt.
-
-        Only engines that cut prompts silently are checked. Raises `ContextFull` if the prompt was
-        cut, or if the context has no room for a reply.
-        """
+        """Raise `ContextFull` if the engine cut the prompt, or has no room for a reply."""
         model, prompt = self._server.model, completion.prompt_tokens
         engine = ENGINES.get(model.engine, UNKNOWN)
         if not engine.cuts or not prompt:

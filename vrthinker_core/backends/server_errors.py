@@ -40,9 +40,7 @@ _CONTEXT = re.compile(
     r"|(?:token count|input length)\W.{0,40}exceeds",
     re.IGNORECASE,
 )
-"""How the official servers, and the hosts behind OpenRouter, say that a prompt is too long: in
-words, or in an error's code or type.
-"""
+"""How servers and hosts say that a prompt is too long: in words, or in a code or type."""
 _LASTING = re.compile(
     r"(?:n.t |\bun)support|\binvalid|BadRequest|too (?:large|long|many)\b|\bat most\b|\bexceed",
     re.IGNORECASE,
@@ -78,14 +76,11 @@ class TransientError(Exception):
 
 
 class RequestRefusal(Exception):
-    """A server's refusal of this request, in its own words without the key.
+    """A server's refusal of this request, in its own words without the key."""
 
-    `answer` holds the whole answer as text.
-    """
-
-    def __init__(self, status: int, message: str, answer: str = "") -> None:
+    def __init__(self, status: int, message: str, answer: str) -> None:
         super().__init__(message)
-        self.status, self.answer = status, answer or message
+        self.status, self.answer = status, answer or message  # The whole answer as text
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,10 +128,7 @@ def quoted(text: str) -> str:
 
 
 def failure_of(error: Exception, secret: Secret) -> Exception:
-    """Classify an error of the client.
-
-    Returns `TransientError`, `RequestRefusal`, or the error that ends the turn.
-    """
+    """Return a `TransientError`, a `RequestRefusal`, or what ends the turn."""
     if isinstance(error.__cause__, BackendRefused):  # Of `refuse_redirect`
         error = error.__cause__
     if isinstance(error, JudgeError | TransientError | RequestRefusal):
@@ -189,10 +181,7 @@ def redirected(asked: Any, where: Any) -> BackendRefused:
 
 
 def streamed_failure(answer: object, secret: Secret) -> Exception:
-    """Classify an error that a server sends within a stream.
-
-    Some servers give no status, only words or a name.
-    """
+    """Classify an error within a stream, which may have no status."""
     code = str(answer.get("code", "")) if isinstance(answer, Mapping) else ""
     return _failure(int(code) if re.fullmatch(r"[45]\d\d", code) else 0, code, answer, secret)
 
@@ -209,14 +198,11 @@ def _failure(
     text = said if isinstance(answer, str) else _as_text(answer)
     message, name = quoted(secret.removed_from(said)), secret.variable
     if status == 401 or (status == 400 and re.search(r"(?i)\bAPI[ _]key\b", said)):  # 400: Gemini
-        quote = f"It says: {message}."
-        if secret.value:
-            return BackendRefused(f"The server does not accept the key in {name}. {quote}")
-        return BackendRefused(f"The server wants a key: put it into {name}. {quote}")
+        how = "does not accept the key in" if secret.value else "wants a key: put it into"
+        return BackendRefused(f"The server {how} {name}. It says: {message}.")
     if status == 403:  # A valid key may lack a right to a country, a model or an account
-        key = f"No key was sent: put one into {name}."
-        key = f"The key is the one in {name}." if secret.value else key
-        return BackendRefused(f"The server forbids the request. It says: {message}. {key}")
+        key = "The key is the one in" if secret.value else "No key was sent: put one into"
+        return BackendRefused(f"The server forbids the request. It says: {message}. {key} {name}.")
     if code == "insufficient_quota":  # The words do not tell: rate limits speak of quotas, too
         return BackendRefused(
             f"The account of the key has no quota left. The server says: {message}."
@@ -248,10 +234,7 @@ def _answer(error: openai.APIStatusError) -> object:
 
 
 def _words(answer: object) -> str:
-    """Return the server's own words, from any place in its answer.
-
-    Returns the whole answer if it has no sentence, and the title of an HTML page.
-    """
+    """Return the sentence in an answer, else all of it; a page's title."""
     while isinstance(answer, list) and len(answer) == 1:
         answer = answer[0]
     if isinstance(answer, Mapping):
@@ -278,11 +261,10 @@ def _as_text(answer: object) -> str:
 
 
 def tokens_left(refusal: RequestRefusal) -> int:
-    """Return the room for a reply after the prompt.
+    """Return the room for a reply in tokens, 0 if that is not the matter.
 
-    Returns 0 if the refusal is not about the length of the reply. Earlier versions of vLLM and
-    SGLang refuse a request if its longest reply does not fit; vLLM 0.32 shortens the reply. If a
-    server stopped counting ("at least"), the room is unknown.
+    Earlier versions of vLLM and SGLang refuse a request if its longest reply does not fit; vLLM
+    0.32 shortens the reply. If a server stopped counting ("at least"), the room is unknown.
     """
     said = str(refusal)
     length = re.search(r"(?i)maximum (?:context|model) length (?:is|of) (\d+)", said)
