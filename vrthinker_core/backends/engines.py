@@ -14,9 +14,6 @@ from PIL import Image
 
 from vrthinker_core.backends.request_body import in_base64
 
-SLOTS = 8
-"""Replies to ask a server for at the same time, if nothing is known of it."""
-
 
 @dataclass(frozen=True, slots=True)
 class ServerEngine:
@@ -29,7 +26,7 @@ class ServerEngine:
     longer: str = "Choose a model, or start the server, with a longer context."
     seeing: str = "Choose a model that does."  # How to give the engine a vision model
     cuts: bool = False  # The engine may cut a prompt that is too long without an error
-    slots: int = SLOTS  # Replies to ask a replica for at the same time, unless it says how many
+    slots: int = 8  # Replies to ask a replica for at the same time, unless it says how many
 
 
 ENGINES: dict[str, ServerEngine] = {

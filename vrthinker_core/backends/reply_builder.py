@@ -225,10 +225,7 @@ def ends_reply(chunk: Any) -> bool:
 
 
 def holds_token(chunk: Any) -> bool:
-    """Return whether a chunk adds to the reply or ends it.
-
-    From this chunk on, a failure is no longer a failure of the request.
-    """
+    """Return whether a chunk adds to the reply or ends it."""
     choices = getattr(chunk, "choices", None) or ()
     return ends_reply(chunk) or any(
         getattr(delta, "content", None)
@@ -252,16 +249,12 @@ def checked(chunk: Any, secret: Secret) -> Any:
 
 
 async def whole_reply(response: Any) -> Any:
-    """Return an unstreamed answer as one chunk, None for a stream.
-
-    Some servers give a stream the type of JSON. A message with complete JSON is complete, even if
-    the server does not say so.
-    """
+    """Return an unstreamed answer as one chunk, None for a stream."""
     if "json" not in response.headers.get("content-type", ""):
         return None
     try:
         found = json.loads(await response.aread())
-    except ValueError:
+    except ValueError:  # Some servers give a stream this type
         return None
     if not isinstance(found, dict):
         return None
@@ -274,5 +267,6 @@ async def whole_reply(response: Any) -> Any:
     chunk = ChatCompletionChunk.construct(**found)
     for choice in chunk.choices or ():
         if isinstance(getattr(choice, "message", None), dict):
+            # Complete JSON holds a complete message, even if the server does not say so
             choice.finish_reason = choice.finish_reason or "stop"
     return chunk

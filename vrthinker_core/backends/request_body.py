@@ -34,7 +34,6 @@ PAIRED_WORDS = (
 - To give the final judgment, end your reply with one line of this form:
 <Answer>TA=1, VQ=1, MQ=0, OA=1</Answer>"""
 )
-"""Rules of the protocol `paired`."""
 
 CONCAT_WORDS = (
     _COMMON.format(snapshot="<snapshot></snapshot>", think="<think></think>")
@@ -47,14 +46,12 @@ CONCAT_WORDS = (
 - To give the final judgment, end your reply with one line of this form:
 <final answer>TA=1, VQ=1, MQ=0, OA=1</final answer>"""
 )
-"""Rules of the protocol `concat`."""
 
 
 def instructions_for(messages: Sequence[Message], most_frames: int | None = None) -> str:
     """Return the rules of the protocol that the system prompt tells."""
-    is_concat = messages and messages[0].text == prompt_text("concat_system")
     words, most, frames = PAIRED_WORDS, paired.MAX_PER_CALL, [10, 30, 60, 90]
-    if is_concat:
+    if messages and messages[0].text == prompt_text("concat_system"):
         words, most, frames = CONCAT_WORDS, concat.MAX_PER_CALL, [5, 20, 53, 68]
     most = most_frames or most
     return words.replace("MANY", f"1 to {most}").replace("FRAMES", str(frames[:most]))

@@ -20,14 +20,7 @@ import openai
 
 from vrthinker_core.__about__ import asset
 from vrthinker_core.backends.checkpoint_files import Marker, published_protocol, read_marker
-from vrthinker_core.backends.engines import (
-    ENGINES,
-    SLOTS,
-    UNKNOWN,
-    card_facts,
-    engine_facts,
-    engine_of,
-)
+from vrthinker_core.backends.engines import ENGINES, UNKNOWN, card_facts, engine_facts, engine_of
 from vrthinker_core.backends.judge_name import SERVER_FORM, JudgeName, model_title
 from vrthinker_core.backends.registry import host_of
 from vrthinker_core.backends.request_body import BY_ENGINE, EVERYWHERE, Feature, RequestForm
@@ -149,7 +142,7 @@ class ServedModel:
     context_length: int | None = None
     marker: Marker = field(default_factory=Marker)  # Without protocols it is told the rules
     prices: Prices | None = None
-    slots: int = SLOTS  # Pairs to have in hand
+    slots: int = UNKNOWN.slots  # Pairs to have in hand
 
 
 @dataclass(slots=True)
@@ -248,19 +241,13 @@ class Connection:
             self._loop.close()
 
 
-def find_server(address: JudgeName, secret: Secret, patience: Patience) -> Server:
+async def find_server(connection: Connection) -> Server:
     """Find the server and the named model, or its only model.
 
     For a host, `what` is the address. Raises `BackendRefused` if the model is missing (with the
     list of models) or takes no pictures, `ServerUnavailable` if the server does not answer.
     """
-    with closing(Connection(address, secret, patience)) as connection:
-        return connection.submit(_find(connection)).result()
-
-
-async def _find(connection: Connection) -> Server:
-    cards = await _listed(connection)
-    client = connection.client
+    cards, client = await _listed(connection), connection.client
     address = replace(connection.address, what=str(client.base_url).rstrip("/"))
     name = address.kind if host_of(address.kind) else engine_of(client, cards)
     card, engine = _find_card(address, cards, name), ENGINES.get(name, UNKNOWN)

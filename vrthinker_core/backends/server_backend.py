@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -351,7 +351,8 @@ class ServerBackend(MarkedJudge):
             raise BadInput(
                 f"{host.name} wants a key: get one at {host.keys_at}, and put it into {host.key}."
             )
-        server = find_server(judge, secret, patience or Patience())
+        with closing(Connection(judge, secret, patience or Patience())) as connection:
+            server = connection.submit(find_server(connection)).result()
         return cls(server, name or model_title(server.model.id))
 
     @property
