@@ -149,16 +149,16 @@ class PictureCache:
         self._max_bytes = max_bytes
         self._bytes = 0
 
-    def picture_id(self, frame: Frame) -> str:
-        """Return an id, on any machine equal for equal pixels only."""
+    def picture_id(self, *frames: Frame) -> str:
+        """Return an id of one picture, or video, equal for equal pixels only."""
+        if len(frames) > 1:
+            ids = "".join(map(self.picture_id, frames))
+            return "vrt-" + hashlib.sha256(ids.encode()).hexdigest()
+        (frame,) = frames
         if frame.key not in self._ids:
             size = f"{frame.width}x{frame.height}:".encode()
             self._ids[frame.key] = "vrt-" + hashlib.sha256(size + frame.rgb).hexdigest()
         return self._ids[frame.key]
-
-    def video_id(self, frames: Sequence[Frame]) -> str:
-        """Return such an id for frames that are sent as one video."""
-        return "vrt-" + hashlib.sha256("".join(map(self.picture_id, frames)).encode()).hexdigest()
 
     def encoded(self, frame: Frame, picture_format: PictureFormat) -> str:
         """Return a picture in base64; a full cache drops the least recently used."""
@@ -272,10 +272,7 @@ class RequestForm:
     def _picture(
         self, frames: Sequence[Frame], pictures: PictureCache, kind: str = "image"
     ) -> dict[str, Any]:
-        known = ""
-        if "picture ids" in self.features:
-            video = kind == "video"
-            known = pictures.video_id(frames) if video else pictures.picture_id(frames[0])
+        known = pictures.picture_id(*frames) if "picture ids" in self.features else ""
         part: dict[str, Any] = {"type": f"{kind}_url", f"{kind}_url": None}
         if known not in pictures.sent:
             picture_format: PictureFormat = next(
