@@ -100,7 +100,8 @@ async def engine_facts(client: openai.AsyncOpenAI, engine: str, model: str) -> M
         case "lmstudio":
             found = _named(await _get(client, "/api/v1/models"), "key", model)
             sees = _inner(found, "capabilities").get("vision") if found else None
-            loaded = sorted(_instances(found), key=lambda each: each.get("id") != model)
+            loaded = objects_in(found.get("loaded_instances"))
+            loaded.sort(key=lambda each: each.get("id") != model)
             config = _inner(loaded[0], "config") if loaded else {}
             return ModelFacts(bool(sees) if found else None, _count(config.get("context_length")))
         case "llamacpp":
@@ -177,13 +178,10 @@ async def _read(client: openai.AsyncOpenAI, path: str, body: object = None) -> s
 def _named(answer: dict[str, Any], key: str, name: str) -> dict[str, Any]:
     """Find a model by its name or an instance's; {} if missing."""
     for model in objects_in(answer.get("models")):
-        if name in (model.get(key), *(each.get("id") for each in _instances(model))):
+        loaded = objects_in(model.get("loaded_instances"))
+        if name in (model.get(key), *(each.get("id") for each in loaded)):
             return model
     return {}
-
-
-def _instances(model: dict[str, Any]) -> list[dict[str, Any]]:
-    return objects_in(model.get("loaded_instances"))
 
 
 def objects_in(found: object) -> list[dict[str, Any]]:

@@ -174,14 +174,14 @@ class ReplyBuilder(ReplyText):
         Each count covers the whole request so far and is never added up. After a redirect the
         prompt holds the reply so far: the reply's tokens are the difference to the first prompt.
         """
-        counts = getattr(usage, "prompt_tokens", None), getattr(usage, "completion_tokens", None)
-        if not all(isinstance(count, int) for count in counts):
+        prompt, new = (getattr(usage, f"{each}_tokens", None) for each in ("prompt", "completion"))
+        if not (isinstance(prompt, int) and isinstance(new, int)):
             return
         cost = getattr(usage, "cost", None)  # OpenRouter: US dollars
         if isinstance(cost, int | float) and 0 <= cost < math.inf:
             self._cost = cost
-        first = self._first_prompt if self._first_prompt is not None else usage.prompt_tokens
-        self.new_tokens = usage.completion_tokens + (usage.prompt_tokens - first)
+        first = prompt if self._first_prompt is None else self._first_prompt
+        self.new_tokens = new + prompt - first
         self.prompt_tokens = first
         details = getattr(usage, "prompt_tokens_details", None)
         cached = getattr(details, "cached_tokens", None)

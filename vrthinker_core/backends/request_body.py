@@ -188,11 +188,6 @@ class RequestForm:
     told: bool  # The model was trained for no protocol and is told the rules in words
     features: frozenset[Feature]
 
-    @property
-    def goes_on(self) -> bool:
-        """Whether the server can continue a begun reply."""
-        return not self.features.isdisjoint({"continue", "prefill"})
-
     def body(
         self,
         messages: Sequence[Message],
@@ -205,7 +200,7 @@ class RequestForm:
         """Return the arguments of `chat.completions.create`.
 
         Pictures that the server has are sent as their id alone. With `prefix` the reply continues
-        after that text (see `goes_on`). Without `streams` the reply comes whole: the client is
+        after that text, for "continue" or "prefill". Without `streams` the reply comes whole: the client is
         given a stream of one chunk.
         """
         extra: dict[str, Any] = {} if streams else {"stream": False}

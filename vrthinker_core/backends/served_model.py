@@ -42,7 +42,6 @@ T = TypeVar("T")
 
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-NO_LIST = (404, 408, 409, 425, 429)  # And all from 500 on: a named model may be there nevertheless
 PROXIES = "a proxy variable (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY)"
 
 
@@ -344,7 +343,7 @@ async def _listed(connection: Connection) -> list[dict[str, Any]]:
         return await connection.patience.ask(ask, secret, most=3)
     except (TransientError, RequestRefusal) as failure:
         # `transformers serve` fails here before the first download
-        if named and (failure.status >= 500 or failure.status in NO_LIST):
+        if named and (failure.status >= 500 or failure.status in (404, 408, 409, 425, 429)):
             return []
         if failure.status == 404:
             raise BackendRefused(GARBAGE) from None

@@ -74,9 +74,8 @@ class ServerConversation:
     def count_tokens(self, messages: Sequence[Message]) -> int:
         """Estimate the number of prompt tokens of `messages`.
 
-        The estimate is a rule of thumb, scaled by the server's count of the last prompt. It is 0
-        before the first reply: no message must leave the conversation because of a guess. The
-        server itself refuses a prompt that is too long.
+        It is scaled by the server's count of the last prompt, and 0 before the first reply: no
+        message must leave because of a guess. The server itself refuses a prompt that is too long.
         """
         return round(self._tokens_per_measure * _measure(messages))
 
@@ -106,7 +105,9 @@ class ServerConversation:
         """
         if self._closed:
             raise BackendFailed("This conversation was closed.")
-        redirect = request.sampling.redirect if self._server.form.goes_on else None
+        # Whether the server can continue a begun reply
+        goes_on = self._server.form.features & {"continue", "prefill"}
+        redirect = request.sampling.redirect if goes_on else None
         redirect = self._server.model.marker.redirect(redirect)
         builder = ReplyBuilder(redirect, request.sampling.max_new_tokens)
         reply = self._generate(request, builder, lambda item: items.put((index, item)))
@@ -199,9 +200,8 @@ class ServerConversation:
             body = form.body(request.messages, sampling, self._pictures, prefix, streams=streams)
             ids = ids_in(body)
             try:
-                sent = await server.patience.ask(
-                    partial(self._send, body), server.secret, tell=tell
-                )
+                send = partial(self._send, body)
+                sent = await server.patience.ask(send, server.secret, tell=tell)
                 break
             except RequestRefusal as refusal:
                 mendable, features = may_be_mended(refusal), form.features

@@ -5,7 +5,7 @@ import re
 from base64 import b64encode
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import unescape
 from math import inf
 from typing import Any
@@ -87,11 +87,8 @@ class RequestRefusal(Exception):
 class Secret:
     """The key, protected from becoming text by accident."""
 
-    value: str
+    value: str = field(repr=False)
     variable: str  # The environment variable for the key, set or not
-
-    def __repr__(self) -> str:
-        return "Secret()"
 
     def removed_from(self, text: str) -> str:
         """Return the text without the key; "" if the key stands in it in another spelling."""
