@@ -351,8 +351,7 @@ def scenes(
 @app.command()
 def judges() -> None:
     """List the judges that run here, and what the others need."""
-    from vrthinker_core.backends.discover import local_servers
-    from vrthinker_core.backends.offers import best_choice, offers
+    from vrthinker_core.backends.offers import best_choice, local_servers, offers
 
     servers = local_servers()
     rows = [("--judge", "real videos", "how", "needs", "here")]

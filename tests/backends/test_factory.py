@@ -18,7 +18,6 @@ import pytest
 from vrthinker_core import VideoPair, compare, open_backend
 from vrthinker_core.backends import DEFAULT_CHECKPOINT, default_choice, factory, offers
 from vrthinker_core.backends.checkpoint_files import PUBLISHED_PROTOCOLS
-from vrthinker_core.backends.discover import LocalServer
 from vrthinker_core.backends.judge_name import (
     SERVER_FORM,
     JudgeName,
@@ -26,7 +25,8 @@ from vrthinker_core.backends.judge_name import (
     model_title,
     parse_judge,
 )
-from vrthinker_core.backends.keys import read_key
+from vrthinker_core.backends.offers import LocalServer
+from vrthinker_core.backends.served_model import read_key
 from vrthinker_core.cli import main
 from vrthinker_core.errors import BadInput, CheckpointError, explain
 from vrthinker_core.ui.judges import judge_openers

@@ -99,7 +99,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyServer]:
 
 def let_run(monkeypatch: pytest.MonkeyPatch, server: FaultyServer) -> None:
     """This server alone runs on this machine."""
-    ports, module = (int(server.server_address[1]),), "vrthinker_core.backends.discover."
+    ports, module = (int(server.server_address[1]),), "vrthinker_core.backends.offers."
     monkeypatch.setattr(module + "PORTS", ports)
     monkeypatch.setattr(module + "local_servers.__defaults__", (ports, 5.0, None))
     monkeypatch.setattr(module + "find_local.__defaults__", ("", ports, 5.0))

@@ -3,18 +3,16 @@
 import asyncio
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import httpx
 import openai
+from PIL import Image
 
-from vrthinker_core.backends.pictures import small_picture
-
-SLOTS = 8
-"""Replies to ask a server for at the same time, if nothing is known of it."""
+from vrthinker_core.backends.request_body import in_base64
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +22,11 @@ class ServerEngine:
     title: str
     owner: str  # `owned_by` in the engine's list of models
     port: int  # The default port
-    longer: str  # How to give the engine a longer context
+    # How to give the engine a longer context
+    longer: str = "Choose a model, or start the server, with a longer context."
     seeing: str = "Choose a model that does."  # How to give the engine a vision model
     cuts: bool = False  # The engine may cut a prompt that is too long without an error
-    slots: int = SLOTS  # Replies to ask a replica for at the same time, unless it says how many
+    slots: int = 8  # Replies to ask a replica for at the same time, unless it says how many
 
 
 ENGINES: dict[str, ServerEngine] = {
@@ -63,6 +62,7 @@ ENGINES: dict[str, ServerEngine] = {
     ),
 }
 """Engines, in the order in which a judge is looked for on this machine."""
+UNKNOWN = ServerEngine("", "", 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,71 +74,60 @@ class ModelFacts:
     slots: int | None = None  # Replies that it generates at the same time
 
 
-def engine_of(root: str, cards: Iterable[Mapping[str, Any]]) -> str:
-    """Return the engine that owns the listed models; "" if unknown.
-
-    Ollama may list persons as owners, so its port identifies it, too.
-    """
+def engine_of(client: openai.AsyncOpenAI, cards: Iterable[Mapping[str, Any]]) -> str:
+    """Return the engine that owns the listed models; "" if unknown."""
     owners = [card.get("owned_by") for card in cards]
-    on_port = "ollama" if root.endswith(f":{ENGINES['ollama'].port}") else ""
+    # Ollama may list persons as owners
+    on_port = "ollama" if client.base_url.port == ENGINES["ollama"].port else ""
     return next((name for name, engine in ENGINES.items() if engine.owner in owners), on_port)
 
 
 def card_facts(card: Mapping[str, Any]) -> ModelFacts:
-    """Return the facts in a model's card in the list of models.
-
-    vLLM and SGLang list the context length. OpenRouter, Hugging Face and llama.cpp list the inputs.
-    """
+    """Return the facts in a model's card in the list of models."""
+    # Of OpenRouter, Hugging Face and llama.cpp; then of vLLM, SGLang and OpenRouter
     takes = _inner(card, "architecture").get("input_modalities")
     length = _count(card.get("max_model_len")) or _count(card.get("context_length"))
     return ModelFacts("image" in takes if isinstance(takes, list) else None, length)
 
 
-async def engine_facts(
-    client: openai.AsyncOpenAI, root: str, engine: str, model: str
-) -> ModelFacts:
-    """Ask the engine at `root` about a model.
-
-    Each engine has an address of its own for this. Returns empty facts if it has none or fails
-    there.
-    """
+async def engine_facts(client: openai.AsyncOpenAI, engine: str, model: str) -> ModelFacts:
+    """Ask the engine about a model; unknown facts if it does not say."""
     match engine:
         case "ollama":
-            said = await _get(client, f"{root}/api/show", {"model": model})
+            said = await _get(client, "/api/show", {"model": model})
             can = said.get("capabilities")
             return ModelFacts("vision" in can if isinstance(can, list) else None)
         case "lmstudio":
-            found = _named(await _get(client, f"{root}/api/v1/models"), "key", model)
+            found = _named(await _get(client, "/api/v1/models"), "key", model)
             sees = _inner(found, "capabilities").get("vision") if found else None
-            loaded = sorted(_instances(found), key=lambda each: each.get("id") != model)
+            loaded = objects_in(found.get("loaded_instances"))
+            loaded.sort(key=lambda each: each.get("id") != model)
             config = _inner(loaded[0], "config") if loaded else {}
             return ModelFacts(bool(sees) if found else None, _count(config.get("context_length")))
         case "llamacpp":
-            said = await _get(client, f"{root}/props")
+            said = await _get(client, "/props")
             sees = _inner(said, "modalities").get("vision")
             length = _count(_inner(said, "default_generation_settings").get("n_ctx"))
             slots = _count(said.get("total_slots"))
             return ModelFacts(sees if isinstance(sees, bool) else None, length, slots)
         case "sglang":
-            said = await _get(client, f"{root}/get_server_info")
+            said = await _get(client, "/get_server_info")
             return ModelFacts(slots=_count(said.get("max_running_requests")))
         case "vllm":
-            told = await _read(client.get, f"{root}/metrics")
+            told = await _read(client, "/metrics")
             replicas = set(re.findall(r'^vllm:num_requests_running\{.*?engine="(\d+)"', told, re.M))
             return ModelFacts(slots=ENGINES[engine].slots * len(replicas) or None)
     return ModelFacts()
 
 
-async def loaded_context(
-    client: openai.AsyncOpenAI, root: str, engine: str, model: str
-) -> int | None:
+async def loaded_context(client: openai.AsyncOpenAI, engine: str, model: str) -> int | None:
     """Return the context length of a loaded model, None if unknown.
 
     Ask after the model's first reply: before it, the model may not be loaded, or be loaded again.
     """
     if engine != "ollama":
-        return (await engine_facts(client, root, engine, model)).context_length
-    running = await _get(client, f"{root}/api/ps")
+        return (await engine_facts(client, engine, model)).context_length
+    running = await _get(client, "/api/ps")
     return _count(_named(running, "name", model).get("context_length"))
 
 
@@ -148,9 +137,9 @@ async def sees_pictures(client: openai.AsyncOpenAI, model: str) -> bool:
     A prompt is sent without and with a small picture. A server that drops pictures counts the same
     tokens for both. Returns True if the server does not count tokens, False if a request fails.
     """
-    url = f"data:image/png;base64,{small_picture()}"
+    data = in_base64(Image.new("RGB", (112, 112), (200, 60, 40)), "png")
     words: Any = {"type": "text", "text": "Which colour is this?"}
-    picture: Any = {"type": "image_url", "image_url": {"url": url}}
+    picture: Any = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}}
     counts = []
     try:
         async with asyncio.timeout(30):  # Other requests may come first
@@ -166,22 +155,22 @@ async def sees_pictures(client: openai.AsyncOpenAI, model: str) -> bool:
     return plain is None or shown is None or shown - plain >= 3
 
 
-async def _get(client: openai.AsyncOpenAI, url: str, body: object = None) -> dict[str, Any]:
-    """Return the JSON object at an address (POST with `body`), else {}."""
-    ask = client.get if body is None else partial(client.post, body=body)
+async def _get(client: openai.AsyncOpenAI, path: str, body: object = None) -> dict[str, Any]:
+    """Return the JSON object at a path (POST with `body`), else {}."""
     try:
-        found = json.loads(await _read(ask, url))
+        found = json.loads(await _read(client, path, body))
     except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 
 
-async def _read(ask: Callable[..., Any], url: str) -> str:
-    """Return the text at an address, "" if it does not come."""
+async def _read(client: openai.AsyncOpenAI, path: str, body: object = None) -> str:
+    """Return the text at a path beside the OpenAI API, "" if it does not come."""
+    url = str(client.base_url).rstrip("/").removesuffix("/v1") + path
+    ask = client.get if body is None else partial(client.post, body=body)
     try:
         async with asyncio.timeout(5):
-            answer: httpx.Response = await ask(url, cast_to=httpx.Response)
-            return answer.text
+            return (await ask(url, cast_to=httpx.Response)).text
     except (openai.OpenAIError, httpx.HTTPError, TimeoutError):
         return ""
 
@@ -189,13 +178,10 @@ async def _read(ask: Callable[..., Any], url: str) -> str:
 def _named(answer: dict[str, Any], key: str, name: str) -> dict[str, Any]:
     """Find a model by its name or an instance's; {} if missing."""
     for model in objects_in(answer.get("models")):
-        if name in (model.get(key), *(each.get("id") for each in _instances(model))):
+        loaded = objects_in(model.get("loaded_instances"))
+        if name in (model.get(key), *(each.get("id") for each in loaded)):
             return model
     return {}
-
-
-def _instances(model: dict[str, Any]) -> list[dict[str, Any]]:
-    return objects_in(model.get("loaded_instances"))
 
 
 def objects_in(found: object) -> list[dict[str, Any]]:

@@ -102,8 +102,8 @@ def open_model(judge: JudgeName, name: str | None) -> Backend:
 
 
 def open_served(judge: JudgeName, name: str | None) -> Backend:
-    """Open a model of a host or server, maybe of this machine."""
-    from vrthinker_core.backends.discover import find_local, local_key
+    """Open a model of a host or server, or the first one of a server on this machine."""
+    from vrthinker_core.backends.offers import find_local, local_key
     from vrthinker_core.backends.server_backend import ServerBackend
 
     if judge.kind != "local":

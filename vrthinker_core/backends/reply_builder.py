@@ -5,22 +5,14 @@ import math
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from openai.types.chat import ChatCompletionChunk
 from openai.types.chat.chat_completion_chunk import ChoiceDelta
 
 from vrthinker_core.backends.base import ReplyText
 from vrthinker_core.backends.engines import objects_in
-from vrthinker_core.backends.server_errors import (
-    ALL_THOUGHT,
-    ENDLESS,
-    FILTERED,
-    STOPPED,
-    TOOL_PARSER,
-    quoted,
-)
+from vrthinker_core.backends.server_errors import TOOL_PARSER, Secret, quoted, streamed_failure
 from vrthinker_core.errors import BackendFailed, BackendRefused
 from vrthinker_core.protocols.segments import lost_its_opening, mentioned_digits
 from vrthinker_core.types.messages import Completion, LabelToken
@@ -31,36 +23,29 @@ _FILTER = re.compile(r"content.?filter|safety|prohibited|refusal|sensitive|block
 """How hosts and the models behind them name a filter as the reason of an end."""
 
 
-@dataclass(frozen=True, slots=True)
-class TokenChoice:
-    """A written token, and its likeliest alternatives' log probabilities."""
-
-    text: str
-    alternatives: Mapping[str, float]
+TokenChoice = tuple[str, Mapping[str, float]]
+"""A written token, and its likeliest alternatives' log probabilities."""
 
 
 def label_tokens(text: str, choices: Sequence[TokenChoice]) -> tuple[LabelToken, ...]:
     """Return the labels' digits with the probabilities of 0, 1 and 2.
 
-    `choices` holds every token of `text` with a digit. Tokens are matched to the text by their
-    digits alone, because a server may write half a character or a special token differently from
-    the text. If even the digits differ, nothing is returned.
-
+    `choices` holds every token of `text` with a digit. Only their digits must be those of the text
+    (else nothing is returned): a server may write half a character or a special token differently.
     A token may hold more than its digit (" 1", "=1"): its alternatives are the same token with
-    another digit. An unlisted alternative counts as probability 0, because it was less likely than
-    all listed ones.
+    another digit. An unlisted one counts as probability 0: all listed ones were likelier.
     """
     places = [match.start() for match in _ALL_DIGITS.finditer(text)]
-    written = _ALL_DIGITS.findall("".join(choice.text for choice in choices))
+    written = _ALL_DIGITS.findall("".join(token for token, _ in choices))
     if written != [text[place] for place in places]:
         return ()
     wanted = mentioned_digits(text)
     found, position = [], 0
-    for choice in choices:
-        digits = _ALL_DIGITS.findall(choice.text)
-        if len(digits) == 1 and choice.alternatives and places[position] in wanted:
-            tokens = (choice.text.replace(digits[0], other) for other in "012")
-            values = (choice.alternatives.get(token, -math.inf) for token in tokens)
+    for token, alternatives in choices:
+        digits = _ALL_DIGITS.findall(token)
+        if len(digits) == 1 and alternatives and places[position] in wanted:
+            others = (token.replace(digits[0], other) for other in "012")
+            values = (alternatives.get(other, -math.inf) for other in others)
             shares = [math.exp(min(0.0, value)) for value in values]
             total = max(1.0, sum(shares))  # Servers round
             tie, first, second = (share / total for share in shares)
@@ -85,6 +70,7 @@ class ReplyBuilder(ReplyText):
         self._reasoning = self._refusal = ""
         self._choices: list[TokenChoice] = []  # Tokens with a digit
         self.new_tokens: int | None = None  # Of the reply so far; None if the server counts none
+        self.taken = 0  # Pieces that were passed on to the reader
         self._started = time.perf_counter()
 
     def add(self, chunk: Any) -> str:
@@ -118,35 +104,43 @@ class ReplyBuilder(ReplyText):
         if reason in ("error", "abort"):
             raise BackendFailed("The server gave up in the middle of its answer.")
         if reason == "length" and not written:
-            raise BackendRefused(ALL_THOUGHT)
+            raise BackendRefused(
+                "The judge thought until its tokens were used up and wrote nothing. "
+                "Allow it more tokens a reply, or choose another judge."
+            )
         filtered, known = _FILTER.match(reason), reason in ("stop", "tool_calls")
         if filtered or not (written or (known and not self._refusal)):
+            how = "The server ends this reply before its first word."
+            if filtered:
+                how = "The server's content filter stopped the reply, so this pair cannot be judged there."
             said = quoted(self._refusal or reason)
-            raise BackendRefused(f"{FILTERED if filtered else STOPPED} It says: {said}.")
+            raise BackendRefused(f"{how} Choose another judge. It says: {said}.")
         # After a redirect the judge may close the tag that it had begun
         if self._replaced_to is None and lost_its_opening(self.written):
             raise BackendRefused(TOOL_PARSER)
         return self.emit(len(self.written))
 
-    def go_on(self) -> None:
-        """Prepare for the next request, whose prompt holds the reply so far."""
+    def begin(self) -> None:
+        """Prepare for a request, whose prompt holds the reply so far."""
         self.redirected, self.finish_reason = False, ""
-        self._choices = [TokenChoice(self.written, {})]
+        self._choices = [(self.written, {})]
         self._first_prompt, self.new_tokens = self.prompt_tokens, None
 
-    def completion(self, stop: Literal["cancelled"] | None = None) -> Completion:
-        """Return the reply; for a cancelled reply the emitted text."""
+    def completion(self, *, cancelled: bool = False) -> Completion:
+        """Return the reply; a cancelled one ends with the last taken piece."""
+        pieces = tuple(self.pieces[: self.taken] if cancelled else self.pieces)
+        tokens = label_tokens(self.text, self._choices)
         return Completion(
-            self.text,
-            stop or ("length" if self.finish_reason == "length" else "end"),
-            pieces=tuple(self.pieces),
+            self.text[: sum(pieces)],
+            "cancelled" if cancelled else "length" if self.finish_reason == "length" else "end",
+            pieces=pieces,
             prompt_tokens=self.prompt_tokens,
             reused_tokens=self._reused_tokens,
             new_tokens=self.new_tokens,
             seconds=time.perf_counter() - self._started,
             cost=self._cost,
             reasoning=self._reasoning,
-            label_tokens=label_tokens(self.text, self._choices),
+            label_tokens=tuple(token for token in tokens if token.offset < sum(pieces)),
         )
 
     def _take(self, delta: Any) -> None:
@@ -169,7 +163,10 @@ class ReplyBuilder(ReplyText):
             self.written = f"{self.written.rstrip()}\n{call_text}"
         self._characters_left -= len(self.written) - before + len(reasoning)
         if self._characters_left < 0:
-            raise BackendRefused(ENDLESS)
+            raise BackendRefused(
+                "The server writes far more than it was asked for and does not end. "
+                "Choose another judge, or another server."
+            )
 
     def _count(self, usage: Any) -> None:
         """Take over the server's token counts.
@@ -177,14 +174,14 @@ class ReplyBuilder(ReplyText):
         Each count covers the whole request so far and is never added up. After a redirect the
         prompt holds the reply so far: the reply's tokens are the difference to the first prompt.
         """
-        counts = getattr(usage, "prompt_tokens", None), getattr(usage, "completion_tokens", None)
-        if not all(isinstance(count, int) for count in counts):
+        prompt, new = (getattr(usage, f"{each}_tokens", None) for each in ("prompt", "completion"))
+        if not (isinstance(prompt, int) and isinstance(new, int)):
             return
         cost = getattr(usage, "cost", None)  # OpenRouter: US dollars
         if isinstance(cost, int | float) and 0 <= cost < math.inf:
             self._cost = cost
-        first = self._first_prompt if self._first_prompt is not None else usage.prompt_tokens
-        self.new_tokens = usage.completion_tokens + (usage.prompt_tokens - first)
+        first = prompt if self._first_prompt is None else self._first_prompt
+        self.new_tokens = new + prompt - first
         self.prompt_tokens = first
         details = getattr(usage, "prompt_tokens_details", None)
         cached = getattr(details, "cached_tokens", None)
@@ -194,7 +191,7 @@ class ReplyBuilder(ReplyText):
 
 def _choices_in(logprobs: Any) -> list[TokenChoice]:
     """Return the tokens with a digit, nothing if probabilities are unreadable."""
-    found = []
+    found: list[TokenChoice] = []
     try:
         for token in getattr(logprobs, "content", None) or ():
             if isinstance(token.token, str) and _ALL_DIGITS.search(token.token):
@@ -203,7 +200,7 @@ def _choices_in(logprobs: Any) -> list[TokenChoice]:
                     for each in token.top_logprobs or ()
                     if isinstance(each.logprob, int | float) and not math.isnan(each.logprob)
                 }
-                found.append(TokenChoice(token.token, alternatives))
+                found.append((token.token, alternatives))
     except (AttributeError, TypeError, OverflowError):
         return []
     return found
@@ -228,10 +225,7 @@ def ends_reply(chunk: Any) -> bool:
 
 
 def holds_token(chunk: Any) -> bool:
-    """Return whether a chunk adds to the reply or ends it.
-
-    From this chunk on, a failure is no longer a failure of the request.
-    """
+    """Return whether a chunk adds to the reply or ends it."""
     choices = getattr(chunk, "choices", None) or ()
     return ends_reply(chunk) or any(
         getattr(delta, "content", None)
@@ -242,26 +236,25 @@ def holds_token(chunk: Any) -> bool:
     )
 
 
-def error_in(chunk: Any) -> object:
-    """Return the error that the client parsed as a chunk, else None."""
+def checked(chunk: Any, secret: Secret) -> Any:
+    """Return the chunk; raise the failure that the client parsed as one."""
     more = getattr(chunk, "model_extra", None) or {}
-    if not more or more.get("error"):
-        return more.get("error")
-    told = chunk.choices is None and isinstance(more.get("message"), str)
-    return more if told or chunk.object == "error" else None
+    error = more.get("error")
+    if more and not error:
+        told = chunk.choices is None and isinstance(more.get("message"), str)
+        error = more if told or chunk.object == "error" else None
+    if error:
+        raise streamed_failure(error, secret)
+    return chunk
 
 
 async def whole_reply(response: Any) -> Any:
-    """Return an unstreamed answer as one chunk, None for a stream.
-
-    Some servers give a stream the type of JSON. A message with complete JSON is complete, even if
-    the server does not say so.
-    """
+    """Return an unstreamed answer as one chunk, None for a stream."""
     if "json" not in response.headers.get("content-type", ""):
         return None
     try:
         found = json.loads(await response.aread())
-    except ValueError:
+    except ValueError:  # Some servers give a stream this type
         return None
     if not isinstance(found, dict):
         return None
@@ -274,5 +267,6 @@ async def whole_reply(response: Any) -> Any:
     chunk = ChatCompletionChunk.construct(**found)
     for choice in chunk.choices or ():
         if isinstance(getattr(choice, "message", None), dict):
+            # Complete JSON holds a complete message, even if the server does not say so
             choice.finish_reason = choice.finish_reason or "stop"
     return chunk

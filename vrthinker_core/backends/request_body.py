@@ -1,11 +1,16 @@
-"""RequestForm: the body of a chat completion request."""
+"""RequestForm: the body of a chat completion request, and its pictures."""
 
+import base64
+import hashlib
+import io
 import re
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from vrthinker_core.backends.pictures import FORMATS, PictureCache, PictureFormat
+import PIL.Image
+
 from vrthinker_core.protocols import concat, paired
 from vrthinker_core.protocols.base import prompt_text
 from vrthinker_core.types import Frame
@@ -29,7 +34,6 @@ PAIRED_WORDS = (
 - To give the final judgment, end your reply with one line of this form:
 <Answer>TA=1, VQ=1, MQ=0, OA=1</Answer>"""
 )
-"""Rules of the protocol `paired`."""
 
 CONCAT_WORDS = (
     _COMMON.format(snapshot="<snapshot></snapshot>", think="<think></think>")
@@ -42,14 +46,12 @@ CONCAT_WORDS = (
 - To give the final judgment, end your reply with one line of this form:
 <final answer>TA=1, VQ=1, MQ=0, OA=1</final answer>"""
 )
-"""Rules of the protocol `concat`."""
 
 
 def instructions_for(messages: Sequence[Message], most_frames: int | None = None) -> str:
     """Return the rules of the protocol that the system prompt tells."""
-    is_concat = messages and messages[0].text == prompt_text("concat_system")
     words, most, frames = PAIRED_WORDS, paired.MAX_PER_CALL, [10, 30, 60, 90]
-    if is_concat:
+    if messages and messages[0].text == prompt_text("concat_system"):
         words, most, frames = CONCAT_WORDS, concat.MAX_PER_CALL, [5, 20, 53, 68]
     most = most_frames or most
     return words.replace("MANY", f"1 to {most}").replace("FRAMES", str(frames[:most]))
@@ -91,16 +93,6 @@ BY_ENGINE: dict[str, frozenset[Feature]] = {
 }
 """The features that each engine and each host takes. "bmp" is for a server on this machine."""
 
-
-def known_features(engine: str, model: str) -> frozenset[Feature]:
-    """Return the features of a model before any refusal."""
-    features = BY_ENGINE.get(engine, EVERYWHERE)
-    # OpenAI's reasoning models take no temperature but 1 and return no probabilities
-    if engine == "openai" and re.match(r"gpt-(?:[5-9]|\d\d)|o\d", model):
-        return features - {"temperature", "logprobs"}
-    return features
-
-
 _NAMES: dict[Feature, str] = {
     "special tokens": r"skip_special_tokens|spaces_between_special_tokens",
     "logprobs": r"logprobs?",
@@ -130,11 +122,62 @@ def fewer_features(features: frozenset[Feature], refusal: str) -> frozenset[Feat
         for feature, names in _NAMES.items()
         if re.search(rf"(?<!\w)(?:{names})(?!\w)", refusal, re.IGNORECASE)
     }
-    return (
-        features - named
-        if named & features
-        else features & {"temperature", "max_tokens", "text first", "system"}
-    )
+    if named & features:
+        return features - named
+    return features & {"temperature", "max_tokens", "text first", "system"}
+
+
+CACHE_BYTES = 64 * 2**20  # Of a conversation's pictures: about 200 frames of 448 x 448 as PNG
+
+PictureFormat = Literal["bmp", "webp", "png"]
+FORMATS: dict[PictureFormat, dict[str, Any]] = {
+    "bmp": {},
+    "webp": {"lossless": True, "quality": 0, "method": 0},
+    "png": {"compress_level": 1},
+}
+"""Formats without loss, the fastest first, and Pillow's options. A BMP is larger than a network should
+carry; WebP takes two thirds of the time and bytes of PNG."""
+
+
+class PictureCache:
+    """One conversation's pictures; `sent` holds the ids that the server has."""
+
+    def __init__(self, max_bytes: int = CACHE_BYTES) -> None:
+        self.sent: set[str] = set()
+        self._ids: dict[str, str] = {}
+        self._encoded: OrderedDict[tuple[str, PictureFormat], str] = OrderedDict()
+        self._max_bytes = max_bytes
+        self._bytes = 0
+
+    def picture_id(self, *frames: Frame) -> str:
+        """Return an id of one picture, or video, equal for equal pixels only."""
+        if len(frames) > 1:
+            ids = "".join(map(self.picture_id, frames))
+            return "vrt-" + hashlib.sha256(ids.encode()).hexdigest()
+        (frame,) = frames
+        if frame.key not in self._ids:
+            size = f"{frame.width}x{frame.height}:".encode()
+            self._ids[frame.key] = "vrt-" + hashlib.sha256(size + frame.rgb).hexdigest()
+        return self._ids[frame.key]
+
+    def encoded(self, frame: Frame, picture_format: PictureFormat) -> str:
+        """Return a picture in base64; a full cache drops the least recently used."""
+        key = frame.key, picture_format
+        if key in self._encoded:
+            self._encoded.move_to_end(key)
+            return self._encoded[key]
+        encoded = self._encoded[key] = in_base64(frame.image, picture_format)
+        self._bytes += len(encoded)
+        while self._bytes > self._max_bytes and len(self._encoded) > 1:
+            self._bytes -= len(self._encoded.popitem(last=False)[1])
+        return encoded
+
+
+def in_base64(picture: PIL.Image.Image, picture_format: PictureFormat) -> str:
+    """Return a picture in base64."""
+    buffer = io.BytesIO()
+    picture.save(buffer, picture_format, **FORMATS[picture_format])
+    return base64.b64encode(buffer.getvalue()).decode("ascii")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,11 +187,6 @@ class RequestForm:
     model: str
     told: bool  # The model was trained for no protocol and is told the rules in words
     features: frozenset[Feature]
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether the server can continue a begun reply."""
-        return not self.features.isdisjoint({"continue", "prefill"})
 
     def body(
         self,
@@ -162,7 +200,7 @@ class RequestForm:
         """Return the arguments of `chat.completions.create`.
 
         Pictures that the server has are sent as their id alone. With `prefix` the reply continues
-        after that text (see `goes_on`). Without `streams` the reply comes whole: the client is
+        after that text, for "continue" or "prefill". Without `streams` the reply comes whole: the client is
         given a stream of one chunk.
         """
         extra: dict[str, Any] = {} if streams else {"stream": False}
@@ -229,15 +267,12 @@ class RequestForm:
     def _picture(
         self, frames: Sequence[Frame], pictures: PictureCache, kind: str = "image"
     ) -> dict[str, Any]:
-        known = ""
-        if "picture ids" in self.features:
-            video = kind == "video"
-            known = pictures.video_id(frames) if video else pictures.picture_id(frames[0])
+        known = pictures.picture_id(*frames) if "picture ids" in self.features else ""
         part: dict[str, Any] = {"type": f"{kind}_url", f"{kind}_url": None}
         if known not in pictures.sent:
-            picture_format: PictureFormat = "png"
-            if formats := [name for name in FORMATS if name in self.features]:
-                picture_format = formats[0]
+            picture_format: PictureFormat = next(
+                (name for name in FORMATS if name in self.features), "png"
+            )
             # vLLM reads `video/jpeg` as pictures with commas between, in any picture format
             media = "video/jpeg" if kind == "video" else f"image/{picture_format}"
             data = ",".join(pictures.encoded(frame, picture_format) for frame in frames)
@@ -245,16 +280,8 @@ class RequestForm:
         return part | ({"uuid": known} if known else {})
 
 
-def ids_in(body: dict[str, Any]) -> frozenset[str]:
+def ids_in(body: dict[str, Any]) -> set[str]:
     """Return the ids of all pictures in a body."""
-    return frozenset(part["uuid"] for part in _parts_of(body) if part.get("uuid"))
-
-
-def omits_pictures(body: dict[str, Any]) -> bool:
-    """Return whether a body sends any picture as its id alone."""
-    return any(part.get("uuid") and part[part["type"]] is None for part in _parts_of(body))
-
-
-def _parts_of(body: dict[str, Any]) -> list[dict[str, Any]]:
     contents = (message["content"] for message in body["messages"])
-    return [part for content in contents if not isinstance(content, str) for part in content]
+    parts = (part for content in contents if not isinstance(content, str) for part in content)
+    return {part["uuid"] for part in parts if "uuid" in part}

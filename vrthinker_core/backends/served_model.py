@@ -1,13 +1,16 @@
 """ServedModel and Server: a served model's card, protocol and context."""
 
+from __future__ import annotations
+
 import asyncio
 import difflib
 import logging
+import os
 import re
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -18,9 +21,9 @@ import stamina
 
 from vrthinker_core.__about__ import asset
 from vrthinker_core.backends.checkpoint_files import Marker, published_protocol, read_marker
-from vrthinker_core.backends.engines import ENGINES, SLOTS, card_facts, engine_facts, engine_of
+from vrthinker_core.backends.engines import ENGINES, UNKNOWN, card_facts, engine_facts, engine_of
 from vrthinker_core.backends.judge_name import SERVER_FORM, JudgeName, host_of, model_title
-from vrthinker_core.backends.request_body import RequestForm, known_features
+from vrthinker_core.backends.request_body import BY_ENGINE, EVERYWHERE, Feature, RequestForm
 from vrthinker_core.backends.server_errors import (
     GARBAGE,
     RequestRefusal,
@@ -30,7 +33,6 @@ from vrthinker_core.backends.server_errors import (
     redirected,
     refuse_redirect,
     to_judge_error,
-    unavailable,
 )
 from vrthinker_core.errors import BackendFailed, BackendRefused, BadInput
 from vrthinker_core.types import ProtocolName
@@ -39,39 +41,29 @@ from vrthinker_core.types.messages import Completion, Retrying
 T = TypeVar("T")
 
 
-class LoopThread:
-    """An event loop that runs in its own thread until `close`."""
-
-    def __init__(self, name: str) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
-        self._thread.start()
-
-    def submit(self, coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
-        """Run a coroutine; cancelling the future cancels the coroutine."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-
-    def close(self, last: Coroutine[Any, Any, None]) -> None:
-        """Cancel all running tasks, run `last`, and end the thread."""
-
-        async def finish() -> None:
-            others = asyncio.all_tasks() - {asyncio.current_task()}
-            for task in others:
-                task.cancel()
-            await asyncio.gather(*others, return_exceptions=True)
-            await last
-            await self._loop.shutdown_asyncgens()
-
-        with suppress(CancelledError, TimeoutError):
-            self.submit(finish()).result(5)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(5)
-        if not self._thread.is_alive():
-            self._loop.close()
-
-
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 PROXIES = "a proxy variable (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY)"
+
+
+def read_key(variables: Sequence[str] = ("VRTHINKER_API_KEY", "OPENAI_API_KEY")) -> Secret:
+    """Return the key of the first variable that is set.
+
+    The value is "" if none is set. Raises `BadInput`, without the key, if an HTTP header cannot
+    hold the key.
+    """
+    name = next((each for each in variables if os.environ.get(each, "").strip()), variables[0])
+    return checked_key(os.environ.get(name, ""), name)
+
+
+def checked_key(key: str, name: str) -> Secret:
+    """Return a key from the variable, or field, of this name."""
+    key = key.strip()
+    if not (key.isascii() and key.isprintable()):
+        raise BadInput(
+            f"The key in {name} holds a character that no key has, such as a curly quotation mark. "
+            "Set it again."
+        )
+    return Secret(key, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +95,11 @@ class Patience:
     ) -> T:
         """Call `send` and retry with back-off while a retry may help.
 
-        There are at most `most` tries; `tell` hears of each after the first. A server that names the same cause twice is not asked again.
-        Raises the error that `failure_of` returns for the last failure.
+        There are at most `most` tries; `tell` hears of each after the first. A server that names
+        the same cause twice is not asked again. Raises what `failure_of` returns for the last try.
         """
-        loop = asyncio.get_running_loop()
+        loop, tries = asyncio.get_running_loop(), min(self.tries, most or self.tries)
         deadline, cause, busy = loop.time() + self.deadline, "", False
-        tries = min(self.tries, most or self.tries)
         async for attempt in stamina.retry_context(
             self.wait_before,
             attempts=tries,
@@ -128,7 +119,7 @@ class Patience:
                     failure = failure_of(error, secret)
                     if isinstance(failure, TransientError):
                         failure.tries, failure.lasts = attempt.num, cause == failure.cause != ""
-                        cause, busy = failure.cause, failure.busy
+                        cause, busy = failure.cause, failure.status in (429, 503)
                     raise failure from None
         raise AssertionError("the last attempt returns or raises")
 
@@ -159,7 +150,7 @@ class ServedModel:
     context_length: int | None = None
     marker: Marker = field(default_factory=Marker)  # Without protocols it is told the rules
     prices: Prices | None = None
-    slots: int = SLOTS  # Pairs to have in hand
+    slots: int = UNKNOWN.slots  # Pairs to have in hand
 
 
 @dataclass(slots=True)
@@ -174,10 +165,16 @@ class Server:
     accepted: bool = False  # It has taken a request in this form
 
     def __post_init__(self) -> None:
-        features = known_features(self.model.engine, self.model.id)
-        features -= set() if self.model.marker.video_items else {"video"}
-        features -= set() if is_here(self.address) else {"bmp"}
-        self.form = RequestForm(self.model.id, not self.model.marker.protocols, features)
+        model, refused = self.model, set[Feature]()
+        # OpenAI's reasoning models take no temperature but 1 and return no probabilities
+        if model.engine == "openai" and re.match(r"gpt-(?:[5-9]|\d\d)|o\d", model.id):
+            refused |= {"temperature", "logprobs"}
+        if not model.marker.video_items:
+            refused.add("video")
+        if not is_here(self.address):
+            refused.add("bmp")
+        features = BY_ENGINE.get(model.engine, EVERYWHERE) - refused
+        self.form = RequestForm(model.id, not model.marker.protocols, features)
 
 
 def make_client(address: JudgeName, secret: Secret, patience: Patience) -> openai.AsyncOpenAI:
@@ -188,14 +185,13 @@ def make_client(address: JudgeName, secret: Secret, patience: Patience) -> opena
     never retries: `Patience.ask` does, because its tries can be cancelled and counted. Raises
     `BadInput` if the client refuses the address or the proxy.
     """
-    timeout = openai.Timeout(patience.silence, connect=patience.connect)
     try:
         hooks: Any = {"response": [refuse_redirect]}
         client = openai.AsyncOpenAI(
             base_url=address.what,
             api_key=secret.value or "none",
             max_retries=0,
-            timeout=timeout,
+            timeout=openai.Timeout(patience.silence, connect=patience.connect),
             http_client=openai.DefaultAsyncHttpxClient(
                 trust_env=not is_here(address), event_hooks=hooks
             ),
@@ -216,12 +212,44 @@ def is_here(address: JudgeName) -> bool:
     return urlsplit(address.what).hostname in LOOPBACK
 
 
-def server_root(address: JudgeName) -> str:
-    """Return a server's address without the path of the OpenAI API."""
-    return address.what.rstrip("/").removesuffix("/v1")
+class Connection:
+    """A client of a server, with an event loop in a thread of its own, until `close`."""
+
+    def __init__(
+        self, address: JudgeName, secret: Secret, patience: Patience, name: str = "list of models"
+    ) -> None:
+        self.address, self.secret, self.patience = address, secret, patience
+        self.client = make_client(address, secret, patience)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
+        self._thread.start()
+
+    def submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+        """Run a coroutine; cancelling the future cancels the coroutine."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+    def close(self) -> None:
+        """Cancel all running tasks, close the client, and end the thread."""
+        if self._loop.is_closed():
+            return
+
+        async def finish() -> None:
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+            await self.client.close()
+            await self._loop.shutdown_asyncgens()
+
+        with suppress(CancelledError, TimeoutError):
+            self.submit(finish()).result(5)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(5)
+        if not self._thread.is_alive():
+            self._loop.close()
 
 
-def find_server(address: JudgeName, secret: Secret, patience: Patience) -> Server:
+async def find_server(connection: Connection) -> Server:
     """Find the server and the named model, or its only model.
 
     For a host, `what` is the address. Raises `BackendRefused` if the model is missing (with the
@@ -231,39 +259,20 @@ def find_server(address: JudgeName, secret: Secret, patience: Patience) -> Serve
     if retries.level == logging.NOTSET:  # Otherwise it writes a line a retry to stderr
         retries.setLevel(logging.ERROR)
 
-    async def find(client: openai.AsyncOpenAI) -> Server:
-        url, cards = await _listed(client, address, secret, patience)
-        found = replace(address, what=url or address.what)
-        root = server_root(found)
-        name = found.kind if host_of(found.kind) else engine_of(root, cards)
-        card = _find_card(found, cards, name)
-        model = recognise(card, found.protocol, name)
-        listed, said = card_facts(card), await engine_facts(client, root, name, model.id)
-        if False in (said.sees, listed.sees):
-            advice = ENGINES[name].seeing if name in ENGINES else "Choose a model that does."
-            raise BackendRefused(
-                f"The model {model_title(model.id)} takes no pictures, as its server says. {advice}"
-            )
-        length = said.context_length or listed.context_length
-        slots = said.slots or (ENGINES[name].slots if name in ENGINES else SLOTS)
-        model = replace(model, context_length=length, slots=slots)
-        return Server(found, model, secret, patience)
-
-    return _ask(address, secret, patience, find)
-
-
-def _ask(
-    address: JudgeName,
-    secret: Secret,
-    patience: Patience,
-    work: Callable[[openai.AsyncOpenAI], Coroutine[Any, Any, T]],
-) -> T:
-    """Return what `work` finds out with a client, both in a thread of their own."""
-    client, thread = make_client(address, secret, patience), LoopThread("list of models")
-    try:
-        return thread.submit(work(client)).result()
-    finally:
-        thread.close(client.close())
+    cards, client = await _listed(connection), connection.client
+    address = replace(connection.address, what=str(client.base_url).rstrip("/"))
+    name = address.kind if host_of(address.kind) else engine_of(client, cards)
+    card, engine = _find_card(address, cards, name), ENGINES.get(name, UNKNOWN)
+    model = recognise(card, address.protocol, name)
+    listed, said = card_facts(card), await engine_facts(client, name, model.id)
+    if False in (said.sees, listed.sees):
+        title = model_title(model.id)
+        raise BackendRefused(
+            f"The model {title} takes no pictures, as its server says. {engine.seeing}"
+        )
+    length = said.context_length or listed.context_length
+    model = replace(model, context_length=length, slots=said.slots or engine.slots)
+    return Server(address, model, connection.secret, connection.patience)
 
 
 def vision_models(address: JudgeName, secret: Secret, patience: Patience) -> list[ServedModel]:
@@ -273,10 +282,8 @@ def vision_models(address: JudgeName, secret: Secret, patience: Patience) -> lis
     """
     host = host_of(address.kind)
     assert host is not None
-    found = replace(address, what=host.url)
-    _, cards = _ask(
-        found, secret, patience, lambda client: _listed(client, found, secret, patience)
-    )
+    with closing(Connection(replace(address, what=host.url), secret, patience)) as connection:
+        cards = connection.submit(_listed(connection)).result()
     seeing = re.compile(host.sees or r"(?!)")
     seen = [card for card in cards if card_facts(card).sees or seeing.match(str(card["id"]))]
     first = [re.compile(pattern) for pattern in host.first]
@@ -289,17 +296,14 @@ def vision_models(address: JudgeName, secret: Secret, patience: Patience) -> lis
 
 
 def _find_card(address: JudgeName, cards: list[dict[str, Any]], engine: str) -> Mapping[str, Any]:
-    """Return the model's card from the server's list.
-
-    A host's list may put "models/" before the name, and may lack the provider after the name.
-    """
+    """Return the model's card from the server's list."""
     listed = [str(card["id"]) for card in cards]
     if not address.model and len(listed) != 1:
         none = "The server lists no model. Name one behind the address: URL#MODEL."
         raise BackendRefused(_choose(listed) if listed else none)
     wanted = address.model or listed[0]
     names = [wanted]
-    if host_of(engine):
+    if host_of(engine):  # Gemini puts "models/" before; a provider may stand behind
         names += [f"models/{wanted}", wanted.rpartition(":")[0]]
     elif engine == "ollama":
         names += [f"{wanted}:latest"]
@@ -338,53 +342,47 @@ def _prices(card: Mapping[str, Any]) -> Prices | None:
     return Prices(read, written, reused) if sound else None
 
 
-async def _listed(
-    client: openai.AsyncOpenAI, address: JudgeName, secret: Secret, patience: Patience
-) -> tuple[str, list[dict[str, Any]]]:
-    """Return what `list_models` returns; nothing if a named model needs no list.
+async def _listed(connection: Connection) -> list[dict[str, Any]]:
+    """Return what `list_models` returns; [] if a named model needs no list."""
+    client, secret, named = connection.client, connection.secret, connection.address.model
+    host = host_of(connection.address.kind)
 
-    The key is tried first where the list is public.
-    """
-    host = host_of(address.kind)
-
-    async def ask() -> tuple[str, list[dict[str, Any]]]:
-        if host and host.tries_key_at and secret.value:
+    async def ask() -> list[dict[str, Any]]:
+        if host and host.tries_key_at and secret.value:  # Where the list is public
             await client.get(host.tries_key_at, cast_to=httpx.Response)
         return await list_models(client)
 
     try:
-        return await patience.ask(ask, secret, most=3)
-    except TransientError as passing:
+        return await connection.patience.ask(ask, secret, most=3)
+    except (TransientError, RequestRefusal) as failure:
         # `transformers serve` fails here before the first download
-        if not (passing.answered and address.model):
-            raise unavailable(passing) from None
-    except RequestRefusal as refusal:
-        if not address.model or (refusal.status != 404 and refusal.status < 500):
-            garbage = BackendRefused(GARBAGE)
-            raise (garbage if refusal.status == 404 else to_judge_error(refusal, secret)) from None
-    return "", []
+        if named and (failure.status >= 500 or failure.status in (404, 408, 409, 425, 429)):
+            return []
+        if failure.status == 404:
+            raise BackendRefused(GARBAGE) from None
+        raise to_judge_error(failure) from None
 
 
-async def list_models(client: openai.AsyncOpenAI) -> tuple[str, list[dict[str, Any]]]:
-    """Return the list of models and the address after a redirect.
+async def list_models(client: openai.AsyncOpenAI) -> list[dict[str, Any]]:
+    """Return the list of models; a redirect gives the client a new address.
 
-    The address is "" without a redirect. Only the list of models survives a redirect: other
-    requests lose their content. The new address is used only if the client would send the key
-    there: to the same origin, or to https on the same host.
+    Only the list of models survives a redirect: other requests lose their content. The new address
+    is used only if the client would send the key there: to the same origin, or to https on the same
+    host.
     """
     response = (await client.models.with_raw_response.list()).http_response
-    url = str(response.url).rstrip("/")
-    keeps_key = "authorization" in response.request.headers
-    taken_on = bool(response.history) and url.endswith("/models") and keeps_key
-    if response.history and not taken_on:
-        raise redirected(response.history[0].url, response.url)
+    if response.history:
+        url = str(response.url).rstrip("/")
+        if not url.endswith("/models") or "authorization" not in response.request.headers:
+            raise redirected(response.history[0].url, response.url)
+        client.base_url = url.removesuffix("/models")
     answer = response.json()
     cards = answer.get("data") if isinstance(answer, dict) else None
     if not isinstance(cards, list) or not all(
         isinstance(card, dict) and card.get("id") for card in cards
     ):
         raise BackendFailed(GARBAGE)
-    return url.removesuffix("/models") if taken_on else "", cards
+    return cards
 
 
 def _choose(listed: list[str], wanted: str = "") -> str:

@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -17,47 +17,33 @@ import openai
 
 from vrthinker_core.backends.base import GenerationRequest, StreamItem, not_cancelled
 from vrthinker_core.backends.checkpoint_files import CORRECTION, TOLD, MarkedJudge
-from vrthinker_core.backends.engines import ENGINES, loaded_context
+from vrthinker_core.backends.engines import ENGINES, UNKNOWN, loaded_context
 from vrthinker_core.backends.judge_name import NANO_NOTE, JudgeName, host_of, model_title
-from vrthinker_core.backends.keys import host_key, read_key
-from vrthinker_core.backends.pictures import PictureCache
 from vrthinker_core.backends.reply_builder import (
     ReplyBuilder,
+    checked,
     ends_reply,
-    error_in,
     holds_token,
     whole_reply,
 )
-from vrthinker_core.backends.request_body import fewer_features, ids_in, omits_pictures
-from vrthinker_core.backends.served_model import (
-    LoopThread,
-    Patience,
-    Server,
-    find_server,
-    make_client,
-    server_root,
-)
+from vrthinker_core.backends.request_body import PictureCache, fewer_features, ids_in
+from vrthinker_core.backends.served_model import Connection, Patience, Server, find_server, read_key
 from vrthinker_core.backends.server_errors import (
-    BROKEN_OFF,
     GARBAGE,
     RequestRefusal,
     Secret,
     TransientError,
     failure_of,
     may_be_mended,
-    streamed_failure,
     to_judge_error,
     tokens_left,
-    unavailable,
 )
-from vrthinker_core.errors import BackendFailed, ContextFull
+from vrthinker_core.errors import BackendFailed, BadInput, ContextFull
 from vrthinker_core.types.frames import IMAGE_FACTOR
 from vrthinker_core.types.messages import Cancelled, Completion, Message, Retrying, Sampling
 
 POLL_SECONDS = 0.05  # Between two checks for a cancel
-
-Items = queue.SimpleQueue[tuple[int, StreamItem]]
-"""The items of several replies, each with the index of its request."""
+Items = queue.SimpleQueue[tuple[int, StreamItem]]  # Each with the index of its request
 
 
 class ServerConversation:
@@ -72,8 +58,9 @@ class ServerConversation:
         """Without `streams`, a reply that needs no redirect comes whole."""
         self._server, self._streams = server, streams
         self._pictures = PictureCache()
-        self._thread: LoopThread | None = None
-        self._client: openai.AsyncOpenAI | None = None
+        self._connection = Connection(
+            server.address, server.secret, server.patience, "judge on a server"
+        )
         self._closed = False
         self._tokens_per_measure = 0.0  # The server's count of the last prompt, by our estimate
         self._counted: tuple[tuple[Message, ...], int] = ((), 0)  # The last prompt and its count
@@ -86,9 +73,8 @@ class ServerConversation:
     def count_tokens(self, messages: Sequence[Message]) -> int:
         """Estimate the number of prompt tokens of `messages`.
 
-        The estimate is a rule of thumb, scaled by the server's count of the last prompt. It is 0
-        before the first reply: no message must leave the conversation because of a guess. The
-        server itself refuses a prompt that is too long.
+        It is scaled by the server's count of the last prompt, and 0 before the first reply: no
+        message must leave because of a guess. The server itself refuses a prompt that is too long.
         """
         return round(self._tokens_per_measure * _measure(messages))
 
@@ -108,66 +94,57 @@ class ServerConversation:
                 raise item
             yield item
 
-    def start(self, index: int, request: GenerationRequest, items: Items) -> PendingReply:
+    def start(
+        self, index: int, request: GenerationRequest, items: Items
+    ) -> tuple[Future[None], ReplyBuilder]:
         """Begin a reply, whose items another thread puts into `items` with `index`.
 
-        The last item is a `Completion` or an exception. Raises `BackendFailed` if the conversation
-        was closed.
+        The last item is a `Completion` or an exception; cancelling the future closes the request.
+        Raises `BackendFailed` if the conversation was closed.
         """
         if self._closed:
             raise BackendFailed("This conversation was closed.")
-        if self._thread is None:
-            server, self._thread = self._server, LoopThread("judge on a server")
-            self._client = make_client(server.address, server.secret, server.patience)
-        redirect = request.sampling.redirect if self._server.form.goes_on else None
+        # Whether the server can continue a begun reply
+        goes_on = self._server.form.features & {"continue", "prefill"}
+        redirect = request.sampling.redirect if goes_on else None
         redirect = self._server.model.marker.redirect(redirect)
         builder = ReplyBuilder(redirect, request.sampling.max_new_tokens)
         reply = self._generate(request, builder, lambda item: items.put((index, item)))
-        return PendingReply(self._thread.submit(reply), builder)
+        return self._connection.submit(reply), builder
 
     def close(self) -> None:
         """Close the connections and any running request."""
         self._closed = True
-        thread, self._thread = self._thread, None
-        if thread is not None and self._client is not None:
-            thread.close(self._client.close())
+        self._connection.close()
 
     async def _generate(
         self, request: GenerationRequest, builder: ReplyBuilder, put: Callable[[StreamItem], None]
     ) -> None:
+        server = self._server
         try:
-            async with aclosing(self._pieces(request, builder, put)) as pieces:
-                async for piece in pieces:
-                    put(piece)
+            await self._write(request, builder, put)
             completion = builder.completion()
             await self._check_whole(request.messages, completion)
-            if (prices := self._server.model.prices) and completion.cost is None:
+            if (prices := server.model.prices) and completion.cost is None:
                 completion = replace(completion, cost=prices.cost(completion))
-            if builder.prompt_tokens:
-                self.calibrate(request.messages, builder.prompt_tokens)
+            if completion.prompt_tokens:
+                self.calibrate(request.messages, completion.prompt_tokens)
             put(completion)
         except Exception as error:  # noqa: BLE001 - the reader of the stream raises it
-            failure = failure_of(error, self._server.secret)
-            if isinstance(failure, TransientError):  # After the first token nothing is retried
-                failure = BackendFailed(str(failure))
-            elif isinstance(failure, RequestRefusal):
-                failure = to_judge_error(failure, self._server.secret, self._server.model.engine)
+            failure = failure_of(error, server.secret)
+            if isinstance(failure, TransientError | RequestRefusal):
+                failure = to_judge_error(failure, server.model.engine)
             put(failure)
 
     async def _check_whole(self, messages: Sequence[Message], completion: Completion) -> None:
-        """Check that the engine has not cut the prompt.
-
-        Only engines that cut prompts silently are checked. Raises `ContextFull` if the prompt was
-        cut, or if the context has no room for a reply.
-        """
-        server, model, prompt = self._server, self._server.model, completion.prompt_tokens
-        engine = ENGINES.get(model.engine)
-        if engine is None or not engine.cuts or self._client is None or not prompt:
+        """Raise `ContextFull` if the engine cut the prompt, or has no room for a reply."""
+        model, prompt = self._server.model, completion.prompt_tokens
+        engine = ENGINES.get(model.engine, UNKNOWN)
+        if not engine.cuts or not prompt:
             return
         if model.context_length is None:
-            root = server_root(server.address)
-            found = await loaded_context(self._client, root, model.engine, model.id)
-            server.model = model = replace(model, context_length=found)
+            found = await loaded_context(self._connection.client, model.engine, model.id)
+            self._server.model = model = replace(model, context_length=found)
         before, least = self._counted
         added = messages[len(before) :]
         if tuple(messages[: len(before)]) != before:
@@ -184,90 +161,74 @@ class ServerConversation:
             )
         self._counted = tuple(messages), prompt
 
-    async def _pieces(
-        self,
-        request: GenerationRequest,
-        builder: ReplyBuilder,
-        tell: Callable[[Retrying], None],
-    ) -> AsyncGenerator[str, None]:
-        """Yield the text; a redirect ends the request and starts another."""
-        prefix, sampling = "", request.sampling
+    async def _write(
+        self, request: GenerationRequest, builder: ReplyBuilder, put: Callable[[StreamItem], None]
+    ) -> None:
+        """Put the text; a redirect ends the request and starts another."""
         while True:
-            async with aclosing(
-                self._chunks(request.messages, sampling, prefix, builder, tell)
-            ) as chunks:
+            first, stream = await self._begin(request, builder, put)
+            async with stream, aclosing(_in_time(first, stream, self._server)) as chunks:
                 async for chunk in chunks:
                     if piece := builder.add(chunk):
-                        yield piece
+                        put(piece)
                     if builder.redirected:
                         break
             if not builder.redirected:
                 break
-            prefix = builder.written
-            left = request.sampling.max_new_tokens - (builder.new_tokens or 0)
-            sampling = replace(sampling, max_new_tokens=max(1, left))
-            builder.go_on()
+        if stream.response.extensions.get("done"):  # Some servers name no reason
+            builder.finish_reason = builder.finish_reason or "stop"
         if not builder.finish_reason:
-            raise BackendFailed(BROKEN_OFF)
+            raise BackendFailed("The server's answer broke off in the middle.")
         if piece := builder.flush():
-            yield piece
+            put(piece)
 
-    async def _chunks(
-        self,
-        messages: Sequence[Message],
-        sampling: Sampling,
-        prefix: str,
-        builder: ReplyBuilder,
-        tell: Callable[[Retrying], None],
-    ) -> AsyncGenerator[Any, None]:
-        """Yield the chunks of one request.
+    async def _begin(
+        self, request: GenerationRequest, builder: ReplyBuilder, tell: Callable[[Retrying], None]
+    ) -> tuple[Any, openai.AsyncStream[Any]]:
+        """Send a request for the rest of the reply; return what `_send` returns.
 
         A refused request is sent again with a shorter reply or fewer optional fields, until the
         server takes it or no change can help.
         """
         server, form, shortened = self._server, self._server.form, False
-        streams = self._streams or builder.may_redirect
+        prefix, streams = builder.written, self._streams or builder.may_redirect
+        left = request.sampling.max_new_tokens - (builder.new_tokens or 0)
+        sampling = replace(request.sampling, max_new_tokens=max(1, left))
+        builder.begin()
         while True:
-            body = form.body(messages, sampling, self._pictures, prefix, streams=streams)
+            body = form.body(request.messages, sampling, self._pictures, prefix, streams=streams)
+            ids = ids_in(body)
             try:
                 send = partial(self._send, body)
-                first, stream = await server.patience.ask(send, server.secret, tell=tell)
+                sent = await server.patience.ask(send, server.secret, tell=tell)
                 break
-            except TransientError as passing:
-                raise unavailable(passing) from None
             except RequestRefusal as refusal:
                 mendable, features = may_be_mended(refusal), form.features
                 if not shortened and 0 < (left := tokens_left(refusal)) < sampling.max_new_tokens:
                     sampling, shortened = replace(sampling, max_new_tokens=left), True
-                elif not (mendable and omits_pictures(body)):
+                elif not (mendable and ids & self._pictures.sent):
                     # Once it has taken this form, only what a request added can be too much
                     mendable = mendable and (not server.accepted or bool(prefix))
                     fewer = fewer_features(features, refusal.answer) if mendable else features
                     if fewer == features:
-                        raise to_judge_error(refusal, server.secret, server.model.engine) from None
+                        raise
                     form = replace(form, features=fewer)
                 # Otherwise the server may have evicted a picture: all pictures are sent again
             self._pictures.sent.clear()
         server.form, server.accepted = form, True
-        self._pictures.sent |= ids_in(body)
-        try:
-            async for chunk in _in_time(first, stream, server):
-                yield chunk
-            if stream.response.extensions.get("done"):  # Some servers name no reason
-                builder.finish_reason = builder.finish_reason or "stop"
-        finally:
-            await stream.close()
+        self._pictures.sent |= ids
+        return sent
 
     async def _send(self, body: dict[str, Any]) -> tuple[Any, openai.AsyncStream[Any]]:
         """Send a request and wait for the first token of its reply."""
-        assert self._client is not None
-        stream = await self._client.chat.completions.create(**body)
+        stream = await self._connection.client.chat.completions.create(**body)
         _note_end(stream.response)
         try:
-            if holds_token(_checked(whole := await whole_reply(stream.response), self._server)):
+            whole, secret = await whole_reply(stream.response), self._server.secret
+            if whole is not None and holds_token(checked(whole, secret)):
                 return whole, stream
             async for chunk in stream:
-                if holds_token(_checked(chunk, self._server)):
+                if holds_token(checked(chunk, secret)):
                     return chunk, stream
             raise BackendFailed(GARBAGE)
         except BaseException:
@@ -290,13 +251,6 @@ def _note_end(response: Any) -> None:
     response.aiter_bytes = watched
 
 
-def _checked(chunk: Any, server: Server) -> Any:
-    """Return the chunk, or raise the failure that it reports."""
-    if (error := error_in(chunk)) is not None:
-        raise streamed_failure(error, server.secret)
-    return chunk
-
-
 async def _in_time(
     chunk: Any, stream: openai.AsyncStream[Any], server: Server
 ) -> AsyncGenerator[Any, None]:
@@ -316,7 +270,7 @@ async def _in_time(
         yield chunk
         try:
             async with asyncio.timeout_at(heard + silence):
-                chunk = _checked(await anext(chunks), server)
+                chunk = checked(await anext(chunks), server.secret)
         except StopAsyncIteration:
             return
         except Exception:
@@ -325,27 +279,10 @@ async def _in_time(
             raise
 
 
-class PendingReply:
-    """A reply that is being generated."""
-
-    def __init__(self, future: Future[None], builder: ReplyBuilder) -> None:
-        self.future, self._builder = future, builder
-        self.taken = 0  # Pieces of text that were passed on
-
-    def cancel(self) -> Completion:
-        """Close the request and return the pieces that were passed on."""
-        self.future.cancel()
-        whole = self._builder.completion("cancelled")
-        pieces = whole.pieces[: self.taken]
-        tokens = tuple(token for token in whole.label_tokens if token.offset < sum(pieces))
-        return replace(whole, text=whole.text[: sum(pieces)], pieces=pieces, label_tokens=tokens)
-
-
 def stream_replies(requests: Sequence[GenerationRequest]) -> Iterator[tuple[int, StreamItem]]:
     """Send all requests at once; the server batches them."""
     items: Items = queue.SimpleQueue()
-    pending: dict[int, PendingReply] = {}
-    unsent: list[tuple[int, Exception]] = []
+    pending: dict[int, tuple[Future[None], ReplyBuilder]] = {}
     looked = 0.0
     try:
         for index, request in enumerate(requests):
@@ -353,26 +290,27 @@ def stream_replies(requests: Sequence[GenerationRequest]) -> Iterator[tuple[int,
             try:
                 pending[index] = request.conversation.start(index, request, items)
             except Exception as error:  # noqa: BLE001 - the other requests go on
-                unsent.append((index, error))
-        yield from unsent
+                yield index, error
         while pending:
             if time.monotonic() - looked >= POLL_SECONDS:
                 looked = time.monotonic()
                 for index in [index for index in pending if requests[index].cancelled()]:
-                    yield index, pending.pop(index).cancel()
+                    future, builder = pending.pop(index)
+                    future.cancel()
+                    yield index, builder.completion(cancelled=True)
             try:
                 index, item = items.get(timeout=POLL_SECONDS)
             except queue.Empty:
                 continue
-            if isinstance(item, str | Retrying) and index in pending:
-                pending[index].taken += isinstance(item, str)
-                yield index, item
-            elif reply := pending.pop(index, None):
-                reply.future.cancel()
-                yield index, item
+            if index not in pending:
+                continue
+            pending[index][1].taken += isinstance(item, str)
+            if not isinstance(item, str | Retrying):
+                del pending[index]
+            yield index, item
     finally:
-        for reply in pending.values():
-            reply.future.cancel()
+        for future, _ in pending.values():
+            future.cancel()
 
 
 def _measure(messages: Sequence[Message]) -> float:
@@ -407,8 +345,13 @@ class ServerBackend(MarkedJudge):
         """
         if host := host_of(judge.kind):
             judge = replace(judge, what=host.url, model=judge.what)
-        secret = secret or (host_key(host) if host else read_key())
-        server = find_server(judge, secret, patience or Patience())
+        secret = secret or (read_key((host.key,)) if host else read_key())
+        if host and not secret.value:
+            raise BadInput(
+                f"{host.name} wants a key: get one at {host.keys_at}, and put it into {host.key}."
+            )
+        with closing(Connection(judge, secret, patience or Patience())) as connection:
+            server = connection.submit(find_server(connection)).result()
         return cls(server, name or model_title(server.model.id))
 
     @property

@@ -5,7 +5,7 @@ import re
 from base64 import b64encode
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import unescape
 from math import inf
 from typing import Any
@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 import openai
 
-from vrthinker_core.backends.engines import ENGINES
+from vrthinker_core.backends.engines import ENGINES, UNKNOWN
 from vrthinker_core.errors import (
     BackendFailed,
     BackendRefused,
@@ -30,33 +30,17 @@ TOOL_PARSER = (
     "The server takes the judge's <tool_call> out of the reply: its tool parser is on. "
     "Start it without --enable-auto-tool-choice and without --tool-call-parser."
 )
-BROKEN_OFF = "The server's answer broke off in the middle."
 GARBAGE = (
     "The server answers with something that is no chat completion. "
     "Check that the address is an OpenAI-compatible one, with /v1."
 )
-ENDLESS = (
-    "The server writes far more than it was asked for and does not end. "
-    "Choose another judge, or another server."
-)
-ALL_THOUGHT = (
-    "The judge thought until its tokens were used up and wrote nothing. "
-    "Allow it more tokens a reply, or choose another judge."
-)
-FILTERED = (
-    "The server's content filter stopped the reply, so this pair cannot be judged there. "
-    "Choose another judge."
-)
-STOPPED = "The server ends this reply before its first word. Choose another judge."
 
 _CONTEXT = re.compile(
     r"context[ _](?:length|window|size)|maximum model length|prompt is too long"
     r"|(?:token count|input length)\W.{0,40}exceeds",
     re.IGNORECASE,
 )
-"""How the official servers, and the hosts behind OpenRouter, say that a prompt is too long: in
-words, or in an error's code or type.
-"""
+"""How servers and hosts say that a prompt is too long: in words, or in a code or type."""
 _LASTING = re.compile(
     r"(?:n.t |\bun)support|\binvalid|BadRequest|too (?:large|long|many)\b|\bat most\b|\bexceed",
     re.IGNORECASE,
@@ -78,45 +62,34 @@ _PAGE = re.compile(r"\s*<[a-z!?]", re.IGNORECASE)
 class TransientError(Exception):
     """A transient failure, which a retry may cure.
 
-    `wait` holds the seconds that the server asks for, if any. `cause` holds the server's words, ""
-    if they name no cause.
+    `status` is 0 without an answer. `wait` holds the seconds that the server asks for, if any.
+    `cause` holds the server's words, "" if they name no cause.
     """
 
+    tries = 0  # Requests so far; 0 once the reply has begun
+    lasts = False  # The try before had the same cause
+
     def __init__(
-        self,
-        sentence: str,
-        wait: float | None = None,
-        *,
-        answered: bool = False,
-        busy: bool = False,
-        cause: str = "",
+        self, sentence: str, status: int = 0, wait: float | None = None, cause: str = ""
     ) -> None:
         super().__init__(sentence)
-        self.wait, self.answered, self.busy, self.cause = wait, answered, busy, cause
-        self.tries = 1  # Number of requests so far
-        self.lasts = False  # The try before had the same cause
+        self.status, self.wait, self.cause = status, wait, cause
 
 
 class RequestRefusal(Exception):
-    """A server's refusal of this request.
+    """A server's refusal of this request, in its own words without the key."""
 
-    The message holds the server's own words, `answer` its whole answer as text.
-    """
-
-    def __init__(self, status: int, message: str, answer: str = "") -> None:
+    def __init__(self, status: int, message: str, answer: str) -> None:
         super().__init__(message)
-        self.status, self.answer = status, answer or message
+        self.status, self.answer = status, answer or message  # The whole answer as text
 
 
 @dataclass(frozen=True, slots=True)
 class Secret:
     """The key, protected from becoming text by accident."""
 
-    value: str
+    value: str = field(repr=False)
     variable: str  # The environment variable for the key, set or not
-
-    def __repr__(self) -> str:
-        return "Secret()"
 
     def removed_from(self, text: str) -> str:
         """Return the text without the key; "" if the key stands in it in another spelling."""
@@ -140,14 +113,6 @@ class Secret:
             seen = unquote(unescape(_ESCAPED.sub(lambda code: chr(int(code[1], 16)), seen)))
         return False
 
-    def quoted(self, text: str) -> str:
-        """Return a server's words as a part of a sentence.
-
-        The words are one line of at most 300 characters, without the key and without control
-        characters.
-        """
-        return quoted(self.removed_from(text))
-
 
 def _letters(text: str) -> str:
     """Return the letters and digits alone, in lower case."""
@@ -161,10 +126,7 @@ def quoted(text: str) -> str:
 
 
 def failure_of(error: Exception, secret: Secret) -> Exception:
-    """Classify an error of the client.
-
-    Returns `TransientError`, `RequestRefusal`, or the error that ends the turn.
-    """
+    """Return a `TransientError`, a `RequestRefusal`, or what ends the turn."""
     if isinstance(error.__cause__, BackendRefused):  # Of `refuse_redirect`
         error = error.__cause__
     if isinstance(error, JudgeError | TransientError | RequestRefusal):
@@ -206,27 +168,18 @@ async def refuse_redirect(response: Any) -> None:
 
 def redirected(asked: Any, where: Any) -> BackendRefused:
     """Return the error for a redirect, which no frames and no key follow."""
-    if _base_address(asked) == _base_address(where):  # Only a slash differs, for example
-        return BackendRefused(
-            f"The server redirects to its path {where.path}, where nothing is sent on. "
-            "Let it answer without that redirect."
-        )
-    return BackendRefused(
-        f"The server redirects to {_base_address(where)}, where nothing is sent on. "
-        "Use that address."
-    )
-
-
-def _base_address(url: Any) -> str:
-    path = url.path.rstrip("/").removesuffix("/chat/completions").removesuffix("/models")
-    return f"{url.scheme}://{url.netloc.decode()}{path}"
+    bases = []
+    for url in (asked, where):
+        path = url.path.rstrip("/").removesuffix("/chat/completions").removesuffix("/models")
+        bases.append(f"{url.scheme}://{url.netloc.decode()}{path}")
+    way, advice = bases[1], "Use that address."
+    if bases[0] == bases[1]:  # Only a slash differs, for example
+        way, advice = f"its path {where.path}", "Let it answer without that redirect."
+    return BackendRefused(f"The server redirects to {way}, where nothing is sent on. {advice}")
 
 
 def streamed_failure(answer: object, secret: Secret) -> Exception:
-    """Classify an error that a server sends within a stream.
-
-    Some servers give no status, only words or a name.
-    """
+    """Classify an error within a stream, which may have no status."""
     code = str(answer.get("code", "")) if isinstance(answer, Mapping) else ""
     return _failure(int(code) if re.fullmatch(r"[45]\d\d", code) else 0, code, answer, secret)
 
@@ -240,17 +193,14 @@ def _failure(
     name the same cause twice.
     """
     said = _words(answer)
-    message, text = secret.quoted(said), said if isinstance(answer, str) else _as_text(answer)
-    name = secret.variable
+    text = said if isinstance(answer, str) else _as_text(answer)
+    message, name = quoted(secret.removed_from(said)), secret.variable
     if status == 401 or (status == 400 and re.search(r"(?i)\bAPI[ _]key\b", said)):  # 400: Gemini
-        quote = f"It says: {message}."
-        if secret.value:
-            return BackendRefused(f"The server does not accept the key in {name}. {quote}")
-        return BackendRefused(f"The server wants a key: put it into {name}. {quote}")
+        how = "does not accept the key in" if secret.value else "wants a key: put it into"
+        return BackendRefused(f"The server {how} {name}. It says: {message}.")
     if status == 403:  # A valid key may lack a right to a country, a model or an account
-        key = f"No key was sent: put one into {name}."
-        key = f"The key is the one in {name}." if secret.value else key
-        return BackendRefused(f"The server forbids the request. It says: {message}. {key}")
+        key = "The key is the one in" if secret.value else "No key was sent: put one into"
+        return BackendRefused(f"The server forbids the request. It says: {message}. {key} {name}.")
     if code == "insufficient_quota":  # The words do not tell: rate limits speak of quotas, too
         return BackendRefused(
             f"The account of the key has no quota left. The server says: {message}."
@@ -265,13 +215,7 @@ def _failure(
     failed = "has too many requests" if status == 429 else failed
     quote = f" It says: {message}." if said else ""
     sentence = f"The server {failed}.{quote} Check the server, and compare again later."
-    return TransientError(
-        sentence,
-        wait,
-        answered=True,
-        busy=status in (429, 503),
-        cause=message if said and named else "",
-    )
+    return TransientError(sentence, status, wait, message if said and named else "")
 
 
 def _answer(error: openai.APIStatusError) -> object:
@@ -288,10 +232,7 @@ def _answer(error: openai.APIStatusError) -> object:
 
 
 def _words(answer: object) -> str:
-    """Return the server's own words, from any place in its answer.
-
-    Returns the whole answer if it has no sentence, and the title of an HTML page.
-    """
+    """Return the sentence in an answer, else all of it; a page's title."""
     while isinstance(answer, list) and len(answer) == 1:
         answer = answer[0]
     if isinstance(answer, Mapping):
@@ -317,18 +258,11 @@ def _as_text(answer: object) -> str:
     return json.dumps(answer, ensure_ascii=False) if answer else ""
 
 
-def unavailable(passing: TransientError) -> ServerUnavailable:
-    """Return the error after the last retry."""
-    asked = f" It was asked {passing.tries} times." if passing.tries > 1 else ""
-    return ServerUnavailable(f"{passing}{asked}")
-
-
 def tokens_left(refusal: RequestRefusal) -> int:
-    """Return the room for a reply after the prompt.
+    """Return the room for a reply in tokens, 0 if that is not the matter.
 
-    Returns 0 if the refusal is not about the length of the reply. Earlier versions of vLLM and
-    SGLang refuse a request if its longest reply does not fit; vLLM 0.32 shortens the reply. If a
-    server stopped counting ("at least"), the room is unknown.
+    Earlier versions of vLLM and SGLang refuse a request if its longest reply does not fit; vLLM
+    0.32 shortens the reply. If a server stopped counting ("at least"), the room is unknown.
     """
     said = str(refusal)
     length = re.search(r"(?i)maximum (?:context|model) length (?:is|of) (\d+)", said)
@@ -343,24 +277,23 @@ def may_be_mended(refusal: RequestRefusal) -> bool:
     return "cache miss" in str(refusal).lower() or (refusal.status in (400, 422) and not too_long)
 
 
-def to_judge_error(refusal: RequestRefusal, secret: Secret, engine: str = "") -> JudgeError:
-    """Return the error for a refusal, with advice for the engine."""
-    said = str(refusal)
-    quote = f"It says: {secret.quoted(said)}."
-    if refusal.status == 413:
+def to_judge_error(failure: TransientError | RequestRefusal, engine: str = "") -> JudgeError:
+    """Return the error after the last try, with advice for the engine."""
+    said = str(failure)
+    if isinstance(failure, TransientError):
+        asked = f" It was asked {failure.tries} times." if failure.tries > 1 else ""
+        return ServerUnavailable(f"{said}{asked}") if failure.tries else BackendFailed(said)
+    quote = f"It says: {quoted(said)}."
+    if failure.status == 413:
         return RequestRefused(
             "The server does not take requests of this size. "
             "Choose a shorter memory window or fewer frames a call."
         )
-    if _CONTEXT.search(refusal.answer):
-        own = ENGINES.get(engine)
-        advice = "Choose a model, or start the server, with a longer context."
-        return ContextFull(
-            "The conversation is longer than the server reads. "
-            f"{own.longer if own else advice} {quote}"
-        )
-    no_path = refusal.status == 404 and re.search(r"(?i)not found\W*$|^\s*$", said)
+    if _CONTEXT.search(failure.answer):
+        longer = ENGINES.get(engine, UNKNOWN).longer
+        return ContextFull(f"The conversation is longer than the server reads. {longer} {quote}")
+    no_path = failure.status == 404 and re.search(r"(?i)not found\W*$|^\s*$", said)
     if no_path and "model" not in said.lower():
         return BackendRefused(GARBAGE)
-    kind = RequestRefused if refusal.status in (400, 422, 500) else BackendRefused
+    kind = RequestRefused if failure.status in (400, 422, 500) else BackendRefused
     return kind(f"The server refuses the request. {quote}")

@@ -5,7 +5,7 @@ import time
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import Any, cast, get_args
 from urllib.parse import urlsplit
 
 import gradio as gr
@@ -13,7 +13,6 @@ import gradio as gr
 from vrthinker_core.backends import NANO_NAME, Backend
 from vrthinker_core.backends.base import RemoteBackend
 from vrthinker_core.backends.checkpoint_files import is_downloaded
-from vrthinker_core.backends.discover import LocalServer, local_servers
 from vrthinker_core.backends.download import Download
 from vrthinker_core.backends.engines import ENGINES
 from vrthinker_core.backends.judge_name import (
@@ -25,8 +24,14 @@ from vrthinker_core.backends.judge_name import (
     judge_title,
     parse_judge,
 )
-from vrthinker_core.backends.keys import checked_key
-from vrthinker_core.backends.served_model import LOOPBACK, Patience, ServedModel, vision_models
+from vrthinker_core.backends.offers import LocalServer, Offer, local_servers, offers
+from vrthinker_core.backends.served_model import (
+    LOOPBACK,
+    Patience,
+    ServedModel,
+    checked_key,
+    vision_models,
+)
 from vrthinker_core.backends.server_errors import Secret
 from vrthinker_core.errors import BackendRefused, BadInput, JudgeError, VrThinkerError
 from vrthinker_core.types.messages import Completion
@@ -36,9 +41,6 @@ from vrthinker_core.ui.layout import PageComponents, Updates
 from vrthinker_core.ui.sessions import Session, Sessions
 from vrthinker_core.ui.view import Json
 from vrthinker_core.ui.visitors import split_url, visitor_of
-
-if TYPE_CHECKING:  # it imports torch, which a Space with ZeroGPU must not see so early
-    from vrthinker_core.backends.offers import Offer
 
 GROUPS: tuple[JudgeGroup, ...] = get_args(JudgeGroup)
 PUBLIC: tuple[JudgeGroup, ...] = ("demo", "hosted")
@@ -222,15 +224,13 @@ class JudgeChooser:
                 shown.run.request_stop()
         return self._judges.names[0] if session.judge in ("", name) else session.judge
 
-    def _offers(self, request: gr.Request) -> "list[Offer]":
+    def _offers(self, request: gr.Request) -> list[Offer]:
         """Return what only visitors at this machine may open."""
         if not visitor_of(request).here:
             return []
         at, servers, found = self._found
         # Transformers cannot be imported by two threads at once, and a judge that opens does so
         if time.monotonic() - at > FRESH_SECONDS and self._judges.are_loaded:
-            from vrthinker_core.backends.offers import offers
-
             servers = local_servers() if "servers" in self._offered else []
             groups = {*self._offered} - {"hosted"}
             found = [each for each in offers(servers) if _group(each.judge) in groups]
@@ -313,7 +313,7 @@ class JudgeChooser:
         real, trained = judge.scope == "any", bool(judge.protocols)
         return words.judge_facts(real, trained, cost, seen, seconds)
 
-    def _offer(self, offer: "Offer") -> JudgeRow:
+    def _offer(self, offer: Offer) -> JudgeRow:
         """Return a judge that this machine can run, with what it needs first."""
         real, source = offer.real_videos, offer.judge.partition(":")[2].partition("?")[0]
         title = judge_title(offer.judge) if real else words.DEMO_JUDGE

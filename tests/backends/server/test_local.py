@@ -14,8 +14,8 @@ from tests.support import fake_hosts
 from tests.support.fake_hosts import KEY, LOOK, TEXT_ONLY, VISION, pictures
 from tests.support.faulty_server import ANSWER, FaultyServer
 from vrthinker_core import Settings, VideoPair, judge, open_backend
-from vrthinker_core.backends.discover import LocalServer, find_local, local_servers
 from vrthinker_core.backends.judge_name import JUDGES, host_of
+from vrthinker_core.backends.offers import LocalServer, find_local, local_servers
 from vrthinker_core.errors import BackendRefused, BadInput, JudgeError
 from vrthinker_core.types.events import StopReason, Trace, add_event
 from vrthinker_core.types.wording import totals

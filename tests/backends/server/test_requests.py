@@ -35,7 +35,7 @@ from tests.support.slow import slow
 from vrthinker_core import Settings, VideoPair, judge
 from vrthinker_core.backends import Backend
 from vrthinker_core.backends.judge_name import parse_judge
-from vrthinker_core.backends.pictures import FORMATS, PictureCache, PictureFormat
+from vrthinker_core.backends.request_body import FORMATS, PictureCache, PictureFormat
 from vrthinker_core.backends.server_backend import ServerBackend
 from vrthinker_core.errors import ContextFull
 from vrthinker_core.protocols.base import prompt_text

@@ -15,8 +15,8 @@ from tests.support.drawn_pairs import drawn_pairs
 from tests.support.served_models import NO_VLLM, vllm_program, vllm_serving
 from tests.support.wire_counter import counting
 from vrthinker_core import Finished, Settings, VideoPair, judge, judge_many, open_backend
-from vrthinker_core.backends.discover import LocalServer, find_local, local_servers
 from vrthinker_core.backends.judge_name import parse_judge
+from vrthinker_core.backends.offers import LocalServer, find_local, local_servers
 from vrthinker_core.backends.server_backend import ServerBackend
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BackendRefused, ContextFull
