@@ -20,7 +20,7 @@ from tests.backends.support.random_model import (
 from tests.backends.test_conversation import TOKENIZER
 from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.backends.chat_template import StreamingDetokenizer, render_prompt
-from vrthinker_core.backends.decode import LabelDigits
+from vrthinker_core.backends.generation import LabelDigits
 from vrthinker_core.backends.kv_cache import PrefixCache
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.drawn.world import TRAINING_SEEDS, draw_pair

@@ -21,7 +21,7 @@ from transformers.utils.import_utils import is_torchvision_available
 from vrthinker_core.backends.base import ReplyText, not_cancelled
 from vrthinker_core.backends.checkpoint import Source, end_tokens, quiet_transformers
 from vrthinker_core.backends.checkpoint_files import TOLD, MarkedJudge
-from vrthinker_core.backends.decode import LabelDigits, check_context, to_judge_error
+from vrthinker_core.backends.generation import LabelDigits, check_context, to_judge_error
 from vrthinker_core.backends.request_body import instructions_for
 from vrthinker_core.errors import BackendRefused, CheckpointError
 from vrthinker_core.types.messages import (

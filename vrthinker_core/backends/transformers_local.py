@@ -16,14 +16,15 @@ from vrthinker_core.backends.base import GenerationRequest, StreamItem, not_canc
 from vrthinker_core.backends.chat_template import SafeTokenizer, VisionItem, token_count
 from vrthinker_core.backends.checkpoint import Checkpoint, end_tokens, open_checkpoint
 from vrthinker_core.backends.checkpoint_files import MarkedJudge
-from vrthinker_core.backends.decode import (
+from vrthinker_core.backends.devices import borrows_gpu, parallelism
+from vrthinker_core.backends.generation import (
+    Generation,
     LabelDigits,
+    LoadedModel,
     MultiStepDecoder,
     check_context,
     to_judge_error,
 )
-from vrthinker_core.backends.devices import borrows_gpu, parallelism
-from vrthinker_core.backends.generation import Generation, LoadedModel
 from vrthinker_core.backends.judge_name import folder_title
 from vrthinker_core.backends.kv_cache import PrefixCache, decode_together, groups_up_to
 from vrthinker_core.backends.layers import DecodeStep

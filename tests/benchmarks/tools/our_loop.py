@@ -11,8 +11,7 @@ from pathlib import Path
 from tests.benchmarks.tools.phase_timer import PhaseTimer, TimedCall
 from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.backends.checkpoint import Checkpoint
-from vrthinker_core.backends.decode import MultiStepDecoder, SampledToken
-from vrthinker_core.backends.generation import Generation
+from vrthinker_core.backends.generation import Generation, MultiStepDecoder, SampledToken
 from vrthinker_core.backends.transformers_local import LocalConversation, TransformersBackend
 from vrthinker_core.deliberation import Deliberation
 from vrthinker_core.protocols import PromptProtocol, make_protocol, with_defaults
