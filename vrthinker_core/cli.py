@@ -9,9 +9,10 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 from rich.console import Console
 from typer import Argument, Exit, Option, Typer
@@ -64,23 +65,11 @@ from vrthinker_core.types import (
 )
 from vrthinker_core.types.events import Event, Finished, add_event
 from vrthinker_core.types.frames import Sizing
-from vrthinker_core.types.messages import Cancelled
 from vrthinker_core.types.order import order_of
 from vrthinker_core.types.settings import setting
 from vrthinker_core.types.wording import OTHER_JUDGES, SCRIPTED, SCRIPTED_HELP, order_unchecked
 from vrthinker_core.video import Clip, DecoderPool, FramePlan
 from vrthinker_core.video.files import open_local
-
-
-def check_inputs(prompt: str, *videos: Path) -> None:
-    """Raise `BadInput` for a prompt or file that is unfit."""
-    check_prompt(prompt)
-    for number, video in enumerate(videos, start=1):
-        try:
-            open_local(video).close()
-        except VideoError as error:
-            raise type(error)(f"Video {number}: {error}") from None
-
 
 app = Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -158,14 +147,8 @@ def compare(
     """Compare two videos, turn by turn."""
     if trace is not None:
         check_trace_option(trace)
-    check_inputs(prompt, video1, video2)
-    with DecoderPool() as decoders:
-        decoders.preload()  # While the judge opens
-        pair, backend = VideoPair(prompt, video1, video2), open_backend(judge)
-        with stop_on_signal() as stopped:
-            how: Any = {"cancelled": stopped, "trace": trace, "decoder_pool": decoders}
-            events = run_judge(pair, backend, settings, **how)
-            raise Exit(_print_live(events, json_only, stopped))
+    start = partial(run_judge, settings=settings)
+    _run(start, VideoPair(prompt, video1, video2), judge, trace, json_only)
 
 
 @app.command()
@@ -199,14 +182,8 @@ def branch(
             raise BadInput(
                 f"{trace} holds the run to branch from and would be lost: name another file with --trace."
             )
-    check_inputs(plan.prompt, video1, video2)
-    with DecoderPool() as decoders:
-        decoders.preload()  # While the judge opens
-        pair, backend = VideoPair(plan.prompt, video1, video2), open_backend(judge)
-        with stop_on_signal() as stopped:
-            how: Any = {"cancelled": stopped, "trace": trace, "decoder_pool": decoders}
-            events = judge_branch(plan, pair, backend, **how)
-            raise Exit(_print_live(events, json_only, stopped))
+    start = partial(judge_branch, plan)
+    _run(start, VideoPair(plan.prompt, video1, video2), judge, trace, json_only)
 
 
 for command in (evaluate, report, rank, teacher, train):
@@ -222,10 +199,27 @@ def replay(
     raise Exit(_print_run(load(file).events(), json_only))
 
 
-def _print_live(events: Iterable[Event], json_only: bool, stopped: Cancelled) -> int:
-    """Print a run live, until it is `stopped`; return the exit status."""
-    code = _print_run(telling_openings(events), json_only)
-    return INTERRUPTED if stopped() else code
+def _run(
+    start: Callable[..., Iterator[Event]],
+    pair: VideoPair,
+    judge: str | None,
+    trace: Path | None,
+    json_only: bool,
+) -> NoReturn:
+    """Check the pair, then print its run live; exits with the status. Raises `BadInput`."""
+    check_prompt(pair.prompt)
+    for number, video in enumerate((pair.first, pair.second), start=1):
+        try:
+            open_local(Path(video)).close()
+        except VideoError as error:
+            raise type(error)(f"Video {number}: {error}") from None
+    with DecoderPool() as decoders:
+        decoders.preload()  # While the judge opens
+        backend = open_backend(judge)
+        with stop_on_signal() as stopped:
+            events = start(pair, backend, cancelled=stopped, trace=trace, decoder_pool=decoders)
+            code = _print_run(telling_openings(events), json_only)
+            raise Exit(INTERRUPTED if stopped() else code)
 
 
 def _print_run(events: Iterable[Event], json_only: bool) -> int:

@@ -242,7 +242,7 @@ def _print_estimate(
         live = job.concurrency or PAIRS_IN_HAND
         took = sum(result.seconds for result in sample) / min(live, len(sample))
     whole = sum(not (pair.fault or pair.left_out) for pair in pairs)
-    print("\n".join(estimate_whole(sample, whole, took).lines()))
+    print("\n".join(estimate_whole(sample, whole, took)))
     if job.served and counts.busy > CLIENT_LIMIT:
         print(
             f"This process was busy {counts.busy:.0%} of the time, so it is the limit, not the server: "

@@ -12,7 +12,6 @@ from vrthinker_core.evaluation.agreement import TAIL, exact_end
 from vrthinker_core.evaluation.schedule import all_pairs, connected, pairs_by_name
 from vrthinker_core.evaluation.strengths import (
     Counts,
-    WinCounts,
     as_counted,
     count_wins,
     fit_strengths,
@@ -185,7 +184,12 @@ def rank_generators(
         ),
         table.left_out,
         {
-            each: _dimension(count_wins(counted, table.generators, each, weights), samples, without)
+            each: _dimension(
+                table.generators,
+                count_wins(counted, table.generators, each, weights),
+                samples,
+                without,
+            )
             for each in Dimension
         },
         tuple(_best_of(table, counted)),
@@ -197,9 +201,12 @@ def _ends(pair: EvaluationPair) -> frozenset[str]:
 
 
 def _dimension(
-    counts: WinCounts, samples: int, without_video: Mapping[str, int]
+    names: Sequence[str],
+    counts: tuple[Counts, Counts],
+    samples: int,
+    without_video: Mapping[str, int],
 ) -> DimensionRanking:
-    names, wins, ties = counts.generators, counts.wins.sum(0), counts.ties.sum(0)
+    wins, ties = (part.sum(0) for part in counts)
     pairs = wins + wins.T + ties
     compared = pairs.sum(1) > 0
     intervals, margins = _bootstrap(counts, samples)
@@ -277,22 +284,22 @@ def _shortest(beats: NDArray[np.bool_], start: int, goal: int) -> tuple[int, ...
     return ()
 
 
-def _bootstrap(counts: WinCounts, samples: int) -> tuple[Counts | None, Counts]:
+def _bootstrap(counts: tuple[Counts, Counts], samples: int) -> tuple[Counts | None, Counts]:
     """Resample prompts: (intervals [2, i] of the strengths, margins [sample, i, j]).
 
     A single prompt gives no intervals.
     """
-    prompts, totals = len(counts.prompts), (counts.wins.sum(0), counts.ties.sum(0))
+    prompts, totals = len(counts[0]), [part.sum(0) for part in counts]
     if prompts < 2:
         return None, (totals[0] - totals[0].T)[None]
     rng = np.random.default_rng(0)
     drawn = rng.multinomial(prompts, np.full(prompts, 1 / prompts), size=samples).astype(float)
-    wins, ties = (np.tensordot(drawn, part, 1) for part in (counts.wins, counts.ties))
+    wins, ties = (np.tensordot(drawn, part, 1) for part in counts)
     strengths = np.array([fit_strengths(*each)[0] for each in zip(wins, ties, strict=True)])
     intervals: Counts = np.percentile(strengths, [100 * TAIL, 100 - 100 * TAIL], axis=0)
-    pairs = counts.wins + counts.wins.transpose(0, 2, 1) + counts.ties
+    pairs = counts[0] + counts[0].transpose(0, 2, 1) + counts[1]
     same = pairs.sum((0, 2)) > 0
-    for part, total in zip((counts.wins, counts.ties), totals, strict=True):
+    for part, total in zip(counts, totals, strict=True):
         same &= np.isclose(part * pairs.sum(0), total * pairs).all(axis=(0, 2))
     # If all prompts say the same of a generator, resampled ones do, too, and nothing of how sure
     # that is. Its interval then goes as far as if only as many prompts as the exact binomial

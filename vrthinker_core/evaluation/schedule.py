@@ -100,8 +100,8 @@ class AdaptiveSchedule:
         """Choose at most `budget` new pairs from results of earlier rounds."""
         n = len(self._generators)
         size = min(budget, max(8, n))  # at least 8, so that they can be judged side by side
-        counts = count_wins(results.values(), self._generators, Dimension.OA)
-        strengths, v = fit_strengths(counts.wins.sum(0), counts.ties.sum(0))
+        wins, ties = count_wins(results.values(), self._generators, Dimension.OA)
+        strengths, v = fit_strengths(wins.sum(0), ties.sum(0))
         differences = strengths[:, None] - strengths
         variances = outcome_variance(differences, v)
         unit = np.eye(n)
