@@ -29,9 +29,6 @@ from vrthinker_core.commands.terminal import (
     JudgeOption,
     print_error,
     progress,
-    read_lines,
-    read_numbers,
-    read_reply,
     stop_on_signal,
     telling_openings,
     with_setting_options,
@@ -70,6 +67,7 @@ from vrthinker_core.types.settings import setting
 from vrthinker_core.types.wording import OTHER_JUDGES, SCRIPTED, SCRIPTED_HELP, order_unchecked
 from vrthinker_core.video import Clip, DecoderPool, FramePlan
 from vrthinker_core.video.files import open_local
+from vrthinker_core.words import filled_lines
 
 app = Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -173,7 +171,7 @@ def branch(
     json_only: JsonOption = False,
 ) -> None:
     """Repeat a stored run from one turn on, with a change."""
-    numbers = read_numbers("--frames", frames) if frames else ()
+    numbers = _numbers("--frames", frames) if frames else ()
     chosen: Any = setting("window").parse(window)
     plan = plan_branch(load(origin), turn, Changes(numbers, no_tool, chosen, prompt))
     if trace is not None:
@@ -263,6 +261,15 @@ def _print_labels(events: Iterable[Event]) -> Finished | None:
     return end
 
 
+def _numbers(option: str, text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise BadInput(
+            f"{option} {text} is no list of numbers. Write for example 0,16,127."
+        ) from None
+
+
 @app.command()
 def frames(
     video: Annotated[Path, Argument(help="Video.")],
@@ -271,7 +278,7 @@ def frames(
     slots: Annotated[str, Option(help="Slots of the video, 0-based, separated by commas.")] = "0",
 ) -> None:
     """Write a judge's frames of these slots, before resizing, and list them."""
-    numbers, grid = read_numbers("--slots", slots), make_protocol(Settings(), protocol).grid
+    numbers, grid = _numbers("--slots", slots), make_protocol(Settings(), protocol).grid
     for slot in numbers:
         if not 0 <= slot < grid.slots:
             raise BadInput(
@@ -322,8 +329,19 @@ def parse(
 ) -> None:
     """Parse judges' replies, and print one JSON line for each."""
     prompts = make_protocol(Settings(), protocol)
-    for number, line in read_lines(file).items():
-        reply, cut = read_reply(line, number)
+    try:
+        with os_errors(f"Cannot read {file}"):
+            text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise BadInput(f"Cannot read {file}: it is no text in UTF-8.") from None
+    for number, line in filled_lines(text).items():
+        try:
+            record = json.loads(line)
+            parts = record.get("reply_gen") or [[record["reply"], 1]]
+            reply = "".join(unit * times for unit, times in parts)
+            cut = record.get("finish_reason") == "length"
+        except Exception:  # noqa: BLE001 - whatever such a line holds, it is no reply
+            raise BadInput(f"Line {number} is no JSON object with a reply.") from None
         print(json.dumps(to_expected(prompts.parse(reply, cut=cut)), ensure_ascii=False))
 
 

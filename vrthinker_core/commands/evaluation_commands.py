@@ -15,11 +15,8 @@ from vrthinker_core.backends import default_choice
 from vrthinker_core.commands.terminal import (
     INTERRUPTED,
     NO_VERDICT,
-    ConcurrencyOption,
-    EngineOption,
     JudgeOption,
     ProgressCounts,
-    ResultsOption,
     pair_progress,
     print_error,
     stop_on_signal,
@@ -142,6 +139,14 @@ def _bare_interval(estimate: "IntervalEstimate | None") -> str:
     return _bare(value_of(estimate)) + interval_text(estimate, around=" ({}–{})")
 
 
+ResultsOption = Annotated[
+    Path, Option(help="Folder for the results: new, or of the run to --resume.")
+]
+ConcurrencyOption = Annotated[
+    int | None,
+    Option(help="Pairs judged at the same time. (default: 8, or as many as a server takes)"),
+]
+EngineOption = Annotated[str, Option(help="local, or ray[:ADDRESS] for a cluster.")]
 SAMPLE = 24  # default number of pairs in an estimate
 CLIENT_LIMIT = 0.8
 """Share of one processor from which on this process, whose threads share one, slows a server down."""
