@@ -51,7 +51,6 @@ from vrthinker_core.storage import atomic_path
 from vrthinker_core.traces import check_trace_option, load
 from vrthinker_core.training.teaching import RowKind
 from vrthinker_core.types import (
-    Frame,
     FrameRef,
     ProtocolName,
     Settings,
@@ -292,7 +291,18 @@ def frames(
             asked = left if clip.read_mode == "whole" else {min(left)}
             left = left - asked
             for frame in clip.stream(list(asked)):
-                written[frame.ref.slot] = _write_frame(frame, out)
+                path = out / f"slot_{frame.ref.slot:03d}.png"
+                with os_errors(f"Cannot write {path.name} into {out}"):
+                    out.mkdir(parents=True, exist_ok=True)
+                    with atomic_path(path) as part:
+                        frame.image.save(part, "PNG")
+                written[frame.ref.slot] = {
+                    "slot": frame.ref.slot,
+                    "index": frame.index,
+                    "timestamp": round(frame.seconds, 6),
+                    "notes": [frame.note] if frame.note else [],
+                    "file": str(path),
+                }
                 advance(len(written), total)
                 del frame  # frees the pixels before the next frame arrives: 100 MB in 8K
         exported = {
@@ -303,21 +313,6 @@ def frames(
             "notes": clip.info.notes,
         }
     print(json.dumps(exported, indent=1))
-
-
-def _write_frame(frame: Frame, out: Path) -> dict[str, object]:
-    path = out / f"slot_{frame.ref.slot:03d}.png"
-    with os_errors(f"Cannot write {path.name} into {out}"):
-        out.mkdir(parents=True, exist_ok=True)
-        with atomic_path(path) as part:
-            frame.image.save(part, "PNG")
-    return {
-        "slot": frame.ref.slot,
-        "index": frame.index,
-        "timestamp": round(frame.seconds, 6),
-        "notes": [frame.note] if frame.note else [],
-        "file": str(path),
-    }
 
 
 @app.command()

@@ -25,7 +25,6 @@ from vrthinker_core.commands.terminal import (
 from vrthinker_core.errors import BadInput
 from vrthinker_core.evaluation.figures import (
     agreement_sentence,
-    best_baseline,
     interval_text,
     outcome_sentences,
     points_with_interval,
@@ -62,7 +61,7 @@ def print_summary(summary: "Summary", console: Console) -> None:
             _bare_interval(each.tau),
             _bare_interval(each.diff),
             f"{_bare(value_of(each.tie_rate))} ({_bare(each.people_tie_rate.value)})",
-            _bare(best_baseline(each).tau),
+            _bare(each.best.tau),
         ]
         for each in summary.agreement
     ]
@@ -247,7 +246,7 @@ def _print_estimate(
         live = job.concurrency or PAIRS_IN_HAND
         took = sum(result.seconds for result in sample) / min(live, len(sample))
     whole = sum(not (pair.fault or pair.left_out) for pair in pairs)
-    print("\n".join(estimate_whole(sample, whole, took)))
+    print("\n".join(estimate_whole(sample, whole, took).lines()))
     if job.served and counts.busy > CLIENT_LIMIT:
         print(
             f"This process was busy {counts.busy:.0%} of the time, so it is the limit, not the server: "

@@ -11,7 +11,6 @@ from vrthinker_core.evaluation.agreement import DimensionAgreement, Metric, Shar
 from vrthinker_core.evaluation.behaviour import SPENT
 from vrthinker_core.evaluation.figures import (
     agreement_sentence,
-    best_baseline,
     estimate_bars,
     fault_name,
     interval_text,
@@ -79,7 +78,7 @@ def _lead(summary: Summary) -> Html:
         none = "People gave no labels, so nothing is said here about agreement."
         return join(counted, paragraph(none))
     main, costs = _main(summary), summary.costs
-    best, unsure = best_baseline(main), main.margin.low is None or main.margin.low <= 0
+    best, unsure = main.best, main.margin.low is None or main.margin.low <= 0
     people = f"people: {share(main.people_tie_rate.value)}"
     facts = [
         fact("tau", share(main.tau.value), interval_text(main.tau) or "no interval"),

@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
+from importlib.util import find_spec
 from itertools import chain, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +32,6 @@ from vrthinker_core.results.result import (
     ResultFile,
     RunStart,
     broken_row,
-    check_pyarrow,
     final_results,
     installed_versions,
     latest_results,
@@ -180,7 +180,10 @@ class EvaluationJob:
             raise BadInput(f"There is no engine {self.engine!r}. Choose local, ray or ray:ADDRESS.")
         if self.engine != "local" and not isinstance(self.judge, str):
             raise BadInput("A cluster opens its judges itself: give the name of the judge.")
-        check_pyarrow()
+        if find_spec("pyarrow") is None:
+            raise BadInput(
+                "An evaluation writes its table with pyarrow: run pip install -e '.[evaluate]'."
+            )
         if self.engine == "local":
             allow_pairs(self.concurrency or PAIRS_IN_HAND)
 
@@ -220,9 +223,9 @@ class EvaluationJob:
         if self.concurrency is None and self.served:
             with suppress(JudgeError):  # The nodes may reach a server that this machine does not
                 live = pairs_in_hand(None, open_backend(str(self.judge)))
-        how |= {"judge": str(self.judge), "address": address, "stopped": stopped}
-        how["concurrency"] = live
-        return str(self.judge), partial(judge_on_ray, **how)
+        name = str(self.judge)
+        how |= {"judge": name, "address": address, "concurrency": live, "stopped": stopped}
+        return name, partial(judge_on_ray, **how)
 
     def start(
         self, pairs: Sequence[EvaluationPair], stopped: Cancelled
@@ -289,6 +292,38 @@ def evaluate(
 
 SEED = 0
 
+Interval = tuple[float, float, float]  # low end, middle, high end
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Totals of a whole data set, each with its 95 % interval."""
+
+    sample: int  # pairs that were judged for it
+    failed: int  # of these
+    seconds: float  # that they took together
+    pairs: int  # of the whole
+    turns: Interval
+    prompt_tokens: Interval
+    new_tokens: Interval
+    hours: Interval
+
+    def lines(self) -> Iterator[str]:
+        """Give the estimate as a person reads it."""
+
+        def told(interval: Interval, decimals: int = 0) -> str:
+            low, middle, high = (f"{value:,.{decimals}f}" for value in interval)
+            return f"{middle} ({low} to {high})"
+
+        judged = f"{count(self.sample, 'pair')} judged in {duration(self.seconds)}"
+        yield f"{judged}, {self.failed} failed."
+        yield "The whole, with 95 % intervals:"
+        yield f"  pairs           {self.pairs:,}"
+        yield f"  turns           {told(self.turns)}"
+        yield f"  tokens read     {told(self.prompt_tokens)}"
+        yield f"  tokens written  {told(self.new_tokens)}"
+        yield f"  hours           {told(self.hours, 2 if self.hours[1] < 10 else 0)}"
+
 
 def take_sample(pairs: Sequence[EvaluationPair], size: int) -> list[EvaluationPair]:
     """Draw `size` of the pairs that can be judged, always the same."""
@@ -298,11 +333,11 @@ def take_sample(pairs: Sequence[EvaluationPair], size: int) -> list[EvaluationPa
     return random.Random(SEED).sample(fit, min(size, len(fit)))
 
 
-def estimate(sample: Sequence[PairResult], pairs: int, seconds: float) -> Iterator[str]:
-    """Estimate `pairs` pairs from a sample that was judged in `seconds`; gives lines to read.
+def estimate(sample: Sequence[PairResult], pairs: int, seconds: float) -> Estimate:
+    """Estimate `pairs` pairs from a sample that was judged in `seconds`.
 
-    Intervals are 95 % bootstrap intervals of the sample's mean. They do not foresee a machine that
-    slows down.
+    Intervals are bootstrap intervals of the sample's mean. They do not foresee a machine that slows
+    down.
     """
     import numpy as np
 
@@ -311,12 +346,6 @@ def estimate(sample: Sequence[PairResult], pairs: int, seconds: float) -> Iterat
     totals = values[:, drawn].mean(axis=2) * pairs
     own = values[3].sum()
     totals[3] *= (seconds / own if own else 0.0) / 3600
+    low, middle, high = np.quantile(totals, (0.025, 0.5, 0.975), axis=1).tolist()
     failed = sum(not result.judged for result in sample)
-    yield f"{count(len(sample), 'pair')} judged in {duration(seconds)}, {failed} failed."
-    yield "The whole, with 95 % intervals:"
-    yield f"  pairs           {pairs:,}"
-    ends = np.quantile(totals, (0.025, 0.5, 0.975), axis=1).T.tolist()
-    names = ("turns", "tokens read", "tokens written", "hours")
-    for name, (low, middle, high) in zip(names, ends, strict=True):
-        form = ",.2f" if name == "hours" and middle < 10 else ",.0f"
-        yield f"  {name:<16}{middle:{form}} ({low:{form}} to {high:{form}})"
+    return Estimate(len(sample), failed, seconds, pairs, *zip(low, middle, high, strict=True))

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrthinker_core.evaluation.agreement import TAIL, exact_end
-from vrthinker_core.evaluation.schedule import all_pairs, connected, pairs_by_name
+from vrthinker_core.evaluation.schedule import all_pairs, connected, named_pairs
 from vrthinker_core.evaluation.strengths import (
     Counts,
     as_counted,
@@ -170,6 +170,10 @@ def rank_generators(
         for result in ordered
         if result.pair.fault and (ends := _ends(result.pair))
     }
+    dimensions = {}
+    for each in Dimension:
+        counts = count_wins(counted, table.generators, each, weights)
+        dimensions[each] = _dimension(table.generators, counts, samples, without)
     return Ranking(
         judge,
         table.generators,
@@ -183,15 +187,7 @@ def rank_generators(
             for result in silent
         ),
         table.left_out,
-        {
-            each: _dimension(
-                table.generators,
-                count_wins(counted, table.generators, each, weights),
-                samples,
-                without,
-            )
-            for each in Dimension
-        },
+        dimensions,
         tuple(_best_of(table, counted)),
     )
 
@@ -221,9 +217,7 @@ def _dimension(
                 names[i],
                 1 + stronger if compared[i] else None,
                 strengths[i] if compared[i] else None,
-                (float(intervals[0, i]), float(intervals[1, i]))
-                if intervals is not None and compared[i]
-                else None,
+                intervals[i] if compared[i] else None,
                 _cell(wins[i].sum(), ties[i].sum(), wins[:, i].sum()),
                 without_video.get(names[i], 0),
             )
@@ -284,14 +278,16 @@ def _shortest(beats: NDArray[np.bool_], start: int, goal: int) -> tuple[int, ...
     return ()
 
 
-def _bootstrap(counts: tuple[Counts, Counts], samples: int) -> tuple[Counts | None, Counts]:
-    """Resample prompts: (intervals [2, i] of the strengths, margins [sample, i, j]).
+def _bootstrap(
+    counts: tuple[Counts, Counts], samples: int
+) -> tuple[Sequence[tuple[float, float] | None], Counts]:
+    """Resample prompts: (intervals of the strengths by generator, margins [sample, i, j]).
 
     A single prompt gives no intervals.
     """
     prompts, totals = len(counts[0]), [part.sum(0) for part in counts]
     if prompts < 2:
-        return None, (totals[0] - totals[0].T)[None]
+        return [None] * len(totals[0]), (totals[0] - totals[0].T)[None]
     rng = np.random.default_rng(0)
     drawn = rng.multinomial(prompts, np.full(prompts, 1 / prompts), size=samples).astype(float)
     wins, ties = (np.tensordot(drawn, part, 1) for part in counts)
@@ -315,13 +311,13 @@ def _bootstrap(counts: tuple[Counts, Counts], samples: int) -> tuple[Counts | No
             side += (1 - alike) * pairs.sum(0)[place]
             strength = fit_strengths(some_wins, some_ties)[0][place]
             intervals[end, place] = furthest(intervals[end, place], strength)
-    return intervals, wins - wins.transpose(0, 2, 1)
+    return list(zip(*intervals.tolist(), strict=True)), wins - wins.transpose(0, 2, 1)
 
 
 def _best_of(table: VideoTable, said: Sequence[PairResult]) -> Iterator[BestOfPrompt]:
     """Give one for each name with a judged pair."""
     place = {name: number for number, name in enumerate(table.generators)}
-    owner = {pair.id: name for name, pairs in pairs_by_name(table).items() for pair in pairs}
+    owner = {pair.id: name for name, pair in named_pairs(table)}
     scores: dict[str, dict[tuple[int, int], float | None]] = defaultdict(dict)
     for result in said:
         ends = place[result.pair.first_generator], place[result.pair.second_generator]

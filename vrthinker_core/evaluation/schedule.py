@@ -39,14 +39,13 @@ def connected(generators: int, links: Iterable[Link]) -> list[int]:
 
 def all_pairs(table: VideoTable) -> list[EvaluationPair]:
     """Give each pair on each prompt; a missing video is its fault."""
-    return [pair for pairs in pairs_by_name(table).values() for pair in pairs]
+    return [pair for _, pair in named_pairs(table)]
 
 
-def pairs_by_name(table: VideoTable) -> dict[str, list[EvaluationPair]]:
-    """Give all pairs, by the name of their videos."""
+def named_pairs(table: VideoTable) -> Iterator[tuple[str, EvaluationPair]]:
+    """Give the name of the videos and the pair, for all pairs."""
     seen: Counter[Link] = Counter()
     row = 0
-    pairs: dict[str, list[EvaluationPair]] = {name: [] for name in table.prompts}
     for name, prompt in table.prompts.items():
         for i, j in combinations(range(len(table.generators)), 2):
             ends = [(table.generators[place], name) for place in (i, j)]
@@ -73,8 +72,7 @@ def pairs_by_name(table: VideoTable) -> dict[str, list[EvaluationPair]]:
                 second_generator=ends[1][0],
                 fault=f"{' and '.join(gone)} {have} no video of this prompt." if gone else "",
             )
-            pairs[name].append(pair)
-    return pairs
+            yield name, pair
 
 
 class AdaptiveSchedule:
