@@ -268,7 +268,6 @@ class ConsoleRenderer:
         return last
 
     def _render(self, event: RunEvent, run: Run) -> None:
-        """Print the last event of a run."""
         match event:
             case Started():
                 self._started(event)
@@ -283,7 +282,6 @@ class ConsoleRenderer:
                 self._finished(event, run)
 
     def _order(self, first: Finished | None, second: Finished | None) -> None:
-        """Print both verdicts, in the first run's sides, and the swap's effect."""
         self._line("")
         check = check_order(first, second)
         if check is None:
@@ -303,7 +301,6 @@ class ConsoleRenderer:
             self._line(f"  {DIMENSION_NAMES[dimension]:<16}{labels}{check[dimension]}")
 
     def _vote(self, vote: Vote, verdict: Verdict | None) -> None:
-        """Print a person's vote, and whether it agrees with the judge's labels."""
         blind = ", before they saw the verdict" if vote.blind else ""
         self._line("")
         self._line(f"Vote of a person{blind}", "bold green")

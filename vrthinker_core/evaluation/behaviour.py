@@ -295,7 +295,6 @@ def generator_scores(table: LabelTable, dimension: Dimension) -> tuple[Generator
 
 
 def _generators(table: LabelTable) -> Iterator[tuple[int, tuple[str, str]]]:
-    """Give each row with two different generators, and their names."""
     for row, result in enumerate(table.results):
         names = result.pair.first_generator, result.pair.second_generator
         if all(names) and names[0] != names[1]:

@@ -216,7 +216,6 @@ def _calibration(summary: Summary) -> Html:
 
 
 def _order(summary: Summary) -> Html:
-    """Show position bias and swap consistency."""
     if not summary.position:
         return Html("")
     first, shown_first = [], []
@@ -273,7 +272,6 @@ def _order(summary: Summary) -> Html:
 
 
 def _overall(summary: Summary) -> Html:
-    """Show how OA relates to TA, VQ and MQ."""
     if not summary.overall:
         return Html("")
     majority = ("pairs with a majority", "OA is that", "contradictions")
@@ -329,7 +327,6 @@ def _costs(summary: Summary) -> Html:
 
 
 def _generators(summary: Summary) -> Html:
-    """Show how often each generator wins, alone and against each other one."""
     name = DIMENSION_NAMES[summary.dimension]
     sides = ("pairs", "judge says", "people say")
     scores: list[HtmlRow] = [

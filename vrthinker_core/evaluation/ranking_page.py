@@ -68,7 +68,6 @@ def _page(ranking: Ranking) -> str:
 
 
 def _dimension(found: DimensionRanking) -> Html:
-    """Render one dimension, or nothing if nothing was said in it."""
     rows: list[HtmlRow] = []
     bars = []
     for row in found.strengths:
@@ -131,7 +130,6 @@ def _chance(strength: float) -> float:
 
 
 def _win_matrix(found: DimensionRanking) -> Html:
-    """Draw rows against columns by strength, cells filled by win rates."""
     label, side = 190, 46  # width of the labels and side of a cell, in CSS pixels
     names = [row.generator for row in found.strengths]
     heads, rows, cells = [], [], []

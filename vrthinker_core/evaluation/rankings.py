@@ -315,7 +315,6 @@ def _bootstrap(
 
 
 def _best_of(table: VideoTable, said: Sequence[PairResult]) -> Iterator[BestOfPrompt]:
-    """Give one for each name with a judged pair."""
     place = {name: number for number, name in enumerate(table.generators)}
     owner = {pair.id: name for name, pair in named_pairs(table)}
     scores: dict[str, dict[tuple[int, int], float | None]] = defaultdict(dict)

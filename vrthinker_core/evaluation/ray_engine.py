@@ -268,7 +268,6 @@ def _without_stderr() -> Iterator[None]:
 
 
 def _first_line(error: BaseException) -> str:
-    """Shorten an error of Ray to a sentence."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines or [type(error).__name__])[0][:300]
 

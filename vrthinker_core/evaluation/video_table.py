@@ -162,7 +162,6 @@ def _read_prompts(path: Path, found: _Collector) -> None:
 
 
 def _listed(folder: Path) -> list[Path]:
-    """List a folder, sorted. Raises BadInput."""
     with os_errors(f"Cannot read {encodable(str(folder))}"):
         return sorted(folder.iterdir())
 
