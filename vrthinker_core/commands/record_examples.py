@@ -68,10 +68,7 @@ EXAMPLES = (
 def record_examples(
     judge_backend: Backend, out: Path, progress: Callable[[int, int], None]
 ) -> Iterator[str]:
-    """Write the examples into `out`, each two clips and a trace; yield a line for each.
-
-    Raises `BadInput` if `out` cannot be written.
-    """
+    """Write clips and traces of all examples, and yield a line for each. Raises `BadInput`."""
     for done, example in enumerate(EXAMPLES):
         progress(done, len(EXAMPLES))
         folder = out / example.name

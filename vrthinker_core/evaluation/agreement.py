@@ -264,20 +264,17 @@ def _baseline_right(people: LabelColumn, name: str) -> Numbers:
 
 @dataclass(frozen=True, slots=True)
 class MetricComparison:
-    """One metric of one dimension.
-
-    The interval is over prompts; McNemar's test takes pairs for independent, also of one prompt.
-    """
+    """One metric of one dimension."""
 
     dimension: Dimension
     metric: Metric
     pairs: int
     first: float
     second: float
-    difference: IntervalEstimate  # first less second
+    difference: IntervalEstimate  # first less second; over prompts
     first_alone: int  # pairs that only the first judge has right
     second_alone: int
-    p: float  # of McNemar's test
+    p: float  # of McNemar's test, which takes pairs for independent, also of one prompt
 
 
 @dataclass(frozen=True, slots=True)

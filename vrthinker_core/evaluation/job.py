@@ -207,10 +207,7 @@ class EvaluationJob:
         )
 
     def open_engine(self, stopped: Callable[[], bool]) -> tuple[str, Engine]:
-        """Open the judge; gives its name and the engine that asks it.
-
-        Raises BadInput, and CheckpointError for a judge that cannot be opened.
-        """
+        """Open the judge; gives its name and engine. Raises BadInput and CheckpointError."""
         how: dict[str, Any] = {"settings": self.settings, "out": self.out}
         if self.engine == "local":
             backend = open_backend(self.judge) if isinstance(self.judge, str) else self.judge

@@ -32,10 +32,7 @@ from vrthinker_core.words import encodable
 
 
 def write_report(ranking: Ranking, out: Path) -> None:
-    """Write HTML and JSON into the folder, replacing an earlier ranking's.
-
-    Raises BadInput if that cannot be done.
-    """
+    """Write HTML and JSON into the folder, replacing an earlier ranking's. Raises BadInput."""
     values = {"format": "vr-thinker-ranking/1", **asdict(ranking)}
     failed = f"Cannot write to {encodable(str(out))}"
     write_page(out / "ranking.html", _page(ranking), values, failed)

@@ -141,10 +141,7 @@ class Ranking:
 def rank_generators(
     table: VideoTable, results: Iterable[PairResult], judge: str, samples: int = 500
 ) -> Ranking:
-    """Rank the generators of a table by results in any order.
-
-    `samples`: number of bootstrap samples.
-    """
+    """Rank generators by results in any order, with so many `samples` of the bootstrap."""
     ordered = sorted(results, key=lambda result: result.pair.row)
     silent = [result for result in ordered if not result.has_verdict]
     counted = [result for result in as_counted(ordered, table.rule) if result.has_verdict]
@@ -281,10 +278,7 @@ def _shortest(beats: NDArray[np.bool_], start: int, goal: int) -> tuple[int, ...
 def _bootstrap(
     counts: tuple[Counts, Counts], samples: int
 ) -> tuple[Sequence[tuple[float, float] | None], Counts]:
-    """Resample prompts: (intervals of the strengths by generator, margins [sample, i, j]).
-
-    A single prompt gives no intervals.
-    """
+    """Give (intervals of the strengths, None for one prompt; margins [sample, i, j])."""
     prompts, totals = len(counts[0]), [part.sum(0) for part in counts]
     if prompts < 2:
         return [None] * len(totals[0]), (totals[0] - totals[0].T)[None]

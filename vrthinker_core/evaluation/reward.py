@@ -119,10 +119,8 @@ def reward_many(
 ) -> list[Reward]:
     """Compute rewards of several prompts, in order, `concurrency` pairs at a time.
 
-    None is the `live` of `judge_many`.
-
-    Raises as `reward` does, and BadInput for a `concurrency` that is no whole number from 1 up, or
-    more than open files allow.
+    None is the `live` of `judge_many`. Raises as `reward` does, and BadInput for a `concurrency`
+    that is no whole number from 1 up, or more than open files allow.
     """
     groups, folder = list(groups), None if traces is None else Path(traces)
     check_pairs_in_hand("concurrency", concurrency)

@@ -134,10 +134,7 @@ class AdaptiveSchedule:
 
 
 def planned_pairs(table: VideoTable, budget: int | None) -> int:
-    """Count the pairs that a ranking judges.
-
-    Raises BadInput for a budget that cannot connect the generators.
-    """
+    """Count the pairs of a ranking. Raises BadInput if they cannot connect the generators."""
     possible, least = sum(not pair.fault for pair in all_pairs(table)), len(table.generators) - 1
     if budget is not None and budget < least:
         raise BadInput(

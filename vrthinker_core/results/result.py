@@ -159,11 +159,7 @@ def to_line(result: PairResult) -> bytes:
 
 
 def read_results(path: Path) -> Iterator[PairResult]:
-    """Yield the results of a file in file order.
-
-    Skips an incomplete last line. Raises `BadInput` if the file cannot be read, or if a line is no
-    result.
-    """
+    """Yield the results of a file, without an incomplete last line. Raises `BadInput`."""
     with os_errors(f"Cannot read {path}"), path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             if line.endswith(b"\n"):
