@@ -50,15 +50,7 @@ from vrthinker_core.runner import judge as run_judge, judge_branch
 from vrthinker_core.storage import atomic_path
 from vrthinker_core.traces import check_trace_option, load
 from vrthinker_core.training.teaching import RowKind
-from vrthinker_core.types import (
-    FrameRef,
-    ProtocolName,
-    Settings,
-    Side,
-    Trace,
-    Verdict,
-    VideoPair,
-)
+from vrthinker_core.types import FrameRef, ProtocolName, Settings, Side, Trace, Verdict, VideoPair
 from vrthinker_core.types.events import Event, Finished, add_event
 from vrthinker_core.types.frames import Sizing
 from vrthinker_core.types.order import order_of

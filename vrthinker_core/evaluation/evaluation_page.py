@@ -375,9 +375,7 @@ def disagreements(results: Iterable[PairResult], dimension: Dimension) -> list[D
         pair, verdict = result.pair, result.verdict
         people = getattr(pair.labels, dimension.value)
         judge = getattr(verdict, dimension.value, None)
-        if people is None or judge is None or people is judge:
-            continue
-        if not (verdict and result.judged):
+        if people is None or judge is None or people is judge or not (verdict and result.judged):
             continue
         known = (result.probabilities or {}).get(dimension)
         wrong = Disagreement(

@@ -82,12 +82,10 @@ def count_wins(
         for label in labels:
             share, at = weights.get(pair.id, 1.0) / len(labels), row[pair.prompt]
             if label is Preference.TIE:
-                ties[at, first, second] += share
-                ties[at, second, first] += share
-            elif label is Preference.FIRST:
-                wins[at, first, second] += share
+                ties[at, [first, second], [second, first]] += share
             else:
-                wins[at, second, first] += share
+                won, lost = (first, second) if label is Preference.FIRST else (second, first)
+                wins[at, won, lost] += share
     return wins, ties
 
 

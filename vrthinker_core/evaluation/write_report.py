@@ -6,11 +6,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.evaluation.agreement import (
-    JudgeComparison,
-    compare_judges,
-    shared_results,
-)
+from vrthinker_core.evaluation.agreement import JudgeComparison, compare_judges, shared_results
 from vrthinker_core.evaluation.evaluation_page import (
     MAX_SHOWN,
     METRICS,
