@@ -9,9 +9,10 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 from rich.console import Console
 from typer import Argument, Exit, Option, Typer
@@ -28,9 +29,6 @@ from vrthinker_core.commands.terminal import (
     JudgeOption,
     print_error,
     progress,
-    read_lines,
-    read_numbers,
-    read_reply,
     stop_on_signal,
     telling_openings,
     with_setting_options,
@@ -52,35 +50,15 @@ from vrthinker_core.runner import judge as run_judge, judge_branch
 from vrthinker_core.storage import atomic_path
 from vrthinker_core.traces import check_trace_option, load
 from vrthinker_core.training.teaching import RowKind
-from vrthinker_core.types import (
-    Frame,
-    FrameRef,
-    ProtocolName,
-    Settings,
-    Side,
-    Trace,
-    Verdict,
-    VideoPair,
-)
+from vrthinker_core.types import FrameRef, ProtocolName, Settings, Side, Trace, Verdict, VideoPair
 from vrthinker_core.types.events import Event, Finished, add_event
 from vrthinker_core.types.frames import Sizing
-from vrthinker_core.types.messages import Cancelled
 from vrthinker_core.types.order import order_of
 from vrthinker_core.types.settings import setting
 from vrthinker_core.types.wording import OTHER_JUDGES, SCRIPTED, SCRIPTED_HELP, order_unchecked
 from vrthinker_core.video import Clip, DecoderPool, FramePlan
 from vrthinker_core.video.files import open_local
-
-
-def check_inputs(prompt: str, *videos: Path) -> None:
-    """Raise `BadInput` for a prompt or file that is unfit."""
-    check_prompt(prompt)
-    for number, video in enumerate(videos, start=1):
-        try:
-            open_local(video).close()
-        except VideoError as error:
-            raise type(error)(f"Video {number}: {error}") from None
-
+from vrthinker_core.words import filled_lines
 
 app = Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -158,14 +136,8 @@ def compare(
     """Compare two videos, turn by turn."""
     if trace is not None:
         check_trace_option(trace)
-    check_inputs(prompt, video1, video2)
-    with DecoderPool() as decoders:
-        decoders.preload()  # While the judge opens
-        pair, backend = VideoPair(prompt, video1, video2), open_backend(judge)
-        with stop_on_signal() as stopped:
-            how: Any = {"cancelled": stopped, "trace": trace, "decoder_pool": decoders}
-            events = run_judge(pair, backend, settings, **how)
-            raise Exit(_print_live(events, json_only, stopped))
+    start = partial(run_judge, settings=settings)
+    _run(start, VideoPair(prompt, video1, video2), judge, trace, json_only)
 
 
 @app.command()
@@ -190,7 +162,7 @@ def branch(
     json_only: JsonOption = False,
 ) -> None:
     """Repeat a stored run from one turn on, with a change."""
-    numbers = read_numbers("--frames", frames) if frames else ()
+    numbers = _numbers("--frames", frames) if frames else ()
     chosen: Any = setting("window").parse(window)
     plan = plan_branch(load(origin), turn, Changes(numbers, no_tool, chosen, prompt))
     if trace is not None:
@@ -199,14 +171,8 @@ def branch(
             raise BadInput(
                 f"{trace} holds the run to branch from and would be lost: name another file with --trace."
             )
-    check_inputs(plan.prompt, video1, video2)
-    with DecoderPool() as decoders:
-        decoders.preload()  # While the judge opens
-        pair, backend = VideoPair(plan.prompt, video1, video2), open_backend(judge)
-        with stop_on_signal() as stopped:
-            how: Any = {"cancelled": stopped, "trace": trace, "decoder_pool": decoders}
-            events = judge_branch(plan, pair, backend, **how)
-            raise Exit(_print_live(events, json_only, stopped))
+    start = partial(judge_branch, plan)
+    _run(start, VideoPair(plan.prompt, video1, video2), judge, trace, json_only)
 
 
 for command in (evaluate, report, rank, teacher, train):
@@ -222,10 +188,27 @@ def replay(
     raise Exit(_print_run(load(file).events(), json_only))
 
 
-def _print_live(events: Iterable[Event], json_only: bool, stopped: Cancelled) -> int:
-    """Print a run live, until it is `stopped`; return the exit status."""
-    code = _print_run(telling_openings(events), json_only)
-    return INTERRUPTED if stopped() else code
+def _run(
+    start: Callable[..., Iterator[Event]],
+    pair: VideoPair,
+    judge: str | None,
+    trace: Path | None,
+    json_only: bool,
+) -> NoReturn:
+    """Check the pair, then print its run live; exits with the status. Raises `BadInput`."""
+    check_prompt(pair.prompt)
+    for number, video in enumerate((pair.first, pair.second), start=1):
+        try:
+            open_local(Path(video)).close()
+        except VideoError as error:
+            raise type(error)(f"Video {number}: {error}") from None
+    with DecoderPool() as decoders:
+        decoders.preload()  # While the judge opens
+        backend = open_backend(judge)
+        with stop_on_signal() as stopped:
+            events = start(pair, backend, cancelled=stopped, trace=trace, decoder_pool=decoders)
+            code = _print_run(telling_openings(events), json_only)
+            raise Exit(INTERRUPTED if stopped() else code)
 
 
 def _print_run(events: Iterable[Event], json_only: bool) -> int:
@@ -269,6 +252,15 @@ def _print_labels(events: Iterable[Event]) -> Finished | None:
     return end
 
 
+def _numbers(option: str, text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise BadInput(
+            f"{option} {text} is no list of numbers. Write for example 0,16,127."
+        ) from None
+
+
 @app.command()
 def frames(
     video: Annotated[Path, Argument(help="Video.")],
@@ -277,7 +269,7 @@ def frames(
     slots: Annotated[str, Option(help="Slots of the video, 0-based, separated by commas.")] = "0",
 ) -> None:
     """Write a judge's frames of these slots, before resizing, and list them."""
-    numbers, grid = read_numbers("--slots", slots), make_protocol(Settings(), protocol).grid
+    numbers, grid = _numbers("--slots", slots), make_protocol(Settings(), protocol).grid
     for slot in numbers:
         if not 0 <= slot < grid.slots:
             raise BadInput(
@@ -291,7 +283,18 @@ def frames(
             asked = left if clip.read_mode == "whole" else {min(left)}
             left = left - asked
             for frame in clip.stream(list(asked)):
-                written[frame.ref.slot] = _write_frame(frame, out)
+                path = out / f"slot_{frame.ref.slot:03d}.png"
+                with os_errors(f"Cannot write {path.name} into {out}"):
+                    out.mkdir(parents=True, exist_ok=True)
+                    with atomic_path(path) as part:
+                        frame.image.save(part, "PNG")
+                written[frame.ref.slot] = {
+                    "slot": frame.ref.slot,
+                    "index": frame.index,
+                    "timestamp": round(frame.seconds, 6),
+                    "notes": [frame.note] if frame.note else [],
+                    "file": str(path),
+                }
                 advance(len(written), total)
                 del frame  # frees the pixels before the next frame arrives: 100 MB in 8K
         exported = {
@@ -304,21 +307,6 @@ def frames(
     print(json.dumps(exported, indent=1))
 
 
-def _write_frame(frame: Frame, out: Path) -> dict[str, object]:
-    path = out / f"slot_{frame.ref.slot:03d}.png"
-    with os_errors(f"Cannot write {path.name} into {out}"):
-        out.mkdir(parents=True, exist_ok=True)
-        with atomic_path(path) as part:
-            frame.image.save(part, "PNG")
-    return {
-        "slot": frame.ref.slot,
-        "index": frame.index,
-        "timestamp": round(frame.seconds, 6),
-        "notes": [frame.note] if frame.note else [],
-        "file": str(path),
-    }
-
-
 @app.command()
 def parse(
     file: Annotated[
@@ -328,8 +316,19 @@ def parse(
 ) -> None:
     """Parse judges' replies, and print one JSON line for each."""
     prompts = make_protocol(Settings(), protocol)
-    for number, line in read_lines(file).items():
-        reply, cut = read_reply(line, number)
+    try:
+        with os_errors(f"Cannot read {file}"):
+            text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise BadInput(f"Cannot read {file}: it is no text in UTF-8.") from None
+    for number, line in filled_lines(text).items():
+        try:
+            record = json.loads(line)
+            parts = record.get("reply_gen") or [[record["reply"], 1]]
+            reply = "".join(unit * times for unit, times in parts)
+            cut = record.get("finish_reason") == "length"
+        except Exception:  # noqa: BLE001 - whatever such a line holds, it is no reply
+            raise BadInput(f"Line {number} is no JSON object with a reply.") from None
         print(json.dumps(to_expected(prompts.parse(reply, cut=cut)), ensure_ascii=False))
 
 

@@ -15,11 +15,8 @@ from vrthinker_core.backends import default_choice
 from vrthinker_core.commands.terminal import (
     INTERRUPTED,
     NO_VERDICT,
-    ConcurrencyOption,
-    EngineOption,
     JudgeOption,
     ProgressCounts,
-    ResultsOption,
     pair_progress,
     print_error,
     stop_on_signal,
@@ -28,7 +25,6 @@ from vrthinker_core.commands.terminal import (
 from vrthinker_core.errors import BadInput
 from vrthinker_core.evaluation.figures import (
     agreement_sentence,
-    best_baseline,
     interval_text,
     outcome_sentences,
     points_with_interval,
@@ -65,7 +61,7 @@ def print_summary(summary: "Summary", console: Console) -> None:
             _bare_interval(each.tau),
             _bare_interval(each.diff),
             f"{_bare(value_of(each.tie_rate))} ({_bare(each.people_tie_rate.value)})",
-            _bare(best_baseline(each).tau),
+            _bare(each.best.tau),
         ]
         for each in summary.agreement
     ]
@@ -142,6 +138,14 @@ def _bare_interval(estimate: "IntervalEstimate | None") -> str:
     return _bare(value_of(estimate)) + interval_text(estimate, around=" ({}–{})")
 
 
+ResultsOption = Annotated[
+    Path, Option(help="Folder for the results: new, or of the run to --resume.")
+]
+ConcurrencyOption = Annotated[
+    int | None,
+    Option(help="Pairs judged at the same time. (default: 8, or as many as a server takes)"),
+]
+EngineOption = Annotated[str, Option(help="local, or ray[:ADDRESS] for a cluster.")]
 SAMPLE = 24  # default number of pairs in an estimate
 CLIENT_LIMIT = 0.8
 """Share of one processor from which on this process, whose threads share one, slows a server down."""

@@ -2,7 +2,6 @@
 
 import functools
 import inspect
-import json
 import math
 import signal
 import sys
@@ -11,7 +10,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 from rich.console import Console
@@ -27,7 +25,7 @@ from typer import Option
 
 from vrthinker_core.backends.judge_name import JUDGE_FORMS
 from vrthinker_core.drawn.notes import outside_words
-from vrthinker_core.errors import BadInput, os_errors
+from vrthinker_core.errors import BadInput
 from vrthinker_core.protocols.parser import verdict_probabilities
 from vrthinker_core.results.result import ROW_FAULT, PairResult
 from vrthinker_core.types import Dimension, Side, Verdict, Vote
@@ -68,7 +66,6 @@ from vrthinker_core.types.wording import (
 from vrthinker_core.words import (
     count,
     ended_after,
-    filled_lines,
     frame_time,
     percent,
     printable,
@@ -82,52 +79,12 @@ LINE_SECONDS = 5.0  # between two lines of progress
 JudgeOption = Annotated[
     str | None, Option(help=f"{JUDGE_FORMS}. (default: the best one here, see `judges`)")
 ]
-ResultsOption = Annotated[
-    Path, Option(help="Folder for the results: new, or of the run to --resume.")
-]
-ConcurrencyOption = Annotated[
-    int | None,
-    Option(help="Pairs judged at the same time. (default: 8, or as many as a server takes)"),
-]
-EngineOption = Annotated[str, Option(help="local, or ray[:ADDRESS] for a cluster.")]
 
 
 def print_error(line: str) -> None:
     """Print one line on standard error, nothing for an empty line."""
     if line:
         print(printable(" ".join(line.split())), file=sys.stderr)
-
-
-def read_numbers(option: str, text: str) -> tuple[int, ...]:
-    """Return the comma-separated whole numbers of `option`; raises `BadInput`."""
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise BadInput(
-            f"{option} {text} is no list of numbers. Write for example 0,16,127."
-        ) from None
-
-
-def read_lines(file: str) -> dict[int, str]:
-    """Return the nonempty lines by number. "-" is standard input. Raises `BadInput`."""
-    try:
-        with os_errors(f"Cannot read {file}"):
-            text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise BadInput(f"Cannot read {file}: it is no text in UTF-8.") from None
-    return filled_lines(text)
-
-
-def read_reply(line: str, number: int) -> tuple[str, bool]:
-    """Return a reply and whether it was cut off; raises `BadInput`."""
-    try:
-        record = json.loads(line)
-        text = "".join(
-            unit * count for unit, count in record.get("reply_gen") or [[record["reply"], 1]]
-        )
-        return text, record.get("finish_reason") == "length"
-    except Exception:  # noqa: BLE001 - whatever such a line holds, it is no reply
-        raise BadInput(f"Line {number} is no JSON object with a reply.") from None
 
 
 @contextmanager
@@ -311,7 +268,6 @@ class ConsoleRenderer:
         return last
 
     def _render(self, event: RunEvent, run: Run) -> None:
-        """Print the last event of a run."""
         match event:
             case Started():
                 self._started(event)
@@ -326,7 +282,6 @@ class ConsoleRenderer:
                 self._finished(event, run)
 
     def _order(self, first: Finished | None, second: Finished | None) -> None:
-        """Print both verdicts, in the first run's sides, and the swap's effect."""
         self._line("")
         check = check_order(first, second)
         if check is None:
@@ -346,7 +301,6 @@ class ConsoleRenderer:
             self._line(f"  {DIMENSION_NAMES[dimension]:<16}{labels}{check[dimension]}")
 
     def _vote(self, vote: Vote, verdict: Verdict | None) -> None:
-        """Print a person's vote, and whether it agrees with the judge's labels."""
         blind = ", before they saw the verdict" if vote.blind else ""
         self._line("")
         self._line(f"Vote of a person{blind}", "bold green")

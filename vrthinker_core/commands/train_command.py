@@ -2,7 +2,7 @@
 
 import time
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -149,31 +149,25 @@ def open_teacher(name: str, pairs: "PairSet", plans: "FramePlans") -> "Teacher":
     return Teacher(name, lambda: backend)
 
 
-@dataclass(frozen=True, slots=True)
-class StepPace:
-    """The pace of each stage."""
+def _step_line(
+    step: StepMetrics, total: int, starts: dict[str, tuple[int, float]], end: float | None
+) -> str:
+    """Return progress with pace, time left until `end` at most, and reward, in one line.
 
-    minutes: float | None = None  # limit for the whole run
-    begun: float = field(default_factory=time.monotonic)
-    # By stage: steps before this start, and the time of the start.
-    starts: dict[str, tuple[int, float]] = field(default_factory=dict)
-
-    def count(self, step: StepMetrics, total: int) -> str:
-        """Count a step; return progress with pace, time left and reward, in one line."""
-        now = time.monotonic()
-        # A step without a time does not count for the pace.
-        before = step.step - 1 if step.seconds else step.step
-        first, begun = self.starts.setdefault(step.stage, (before, now - step.seconds))
-        parts = [f"{step.stage}: {step.step:,} of {total:,}"]
-        if step.step > first and now > begun:
-            rate = (step.step - first) / (now - begun)
-            left = (total - step.step) / rate
-            if self.minutes is not None:
-                left = min(left, max(0.0, self.begun + self.minutes * 60 - now))
-            parts += rate_parts(rate, left)
-        if step.reward_total is not None:
-            parts.append(f"reward {step.reward_total:.2f}")
-        return ", ".join(parts)
+    `starts`: by stage the steps before this start and its time; a new stage is added.
+    """
+    now = time.monotonic()
+    # A step without a time does not count for the pace.
+    before = step.step - 1 if step.seconds else step.step
+    first, begun = starts.setdefault(step.stage, (before, now - step.seconds))
+    parts = [f"{step.stage}: {step.step:,} of {total:,}"]
+    if step.step > first and now > begun:
+        rate = (step.step - first) / (now - begun)
+        left = (total - step.step) / rate
+        parts += rate_parts(rate, left if end is None else min(left, max(0.0, end - now)))
+    if step.reward_total is not None:
+        parts.append(f"reward {step.reward_total:.2f}")
+    return ", ".join(parts)
 
 
 def train(
@@ -280,7 +274,8 @@ def _print_estimate(stage: StageName, model: str | None, config: TrainConfig, gp
 def _train(
     run: TrainingRun, config: TrainConfig, out: Path, minutes: float | None, resume: bool
 ) -> int:
-    pace = StepPace(minutes)
+    starts: dict[str, tuple[int, float]] = {}
+    end = None if minutes is None else time.monotonic() + minutes * 60
     from vrthinker_core.training.pair_set import VideoPairSet
     from vrthinker_core.training.pipeline import train_all, train_stage
 
@@ -298,10 +293,10 @@ def _train(
         with progress_line("steps") as update:
 
             def tell(step: StepMetrics, total: int) -> None:
-                first = not pace.starts
-                update(step.step, total, pace.count(step, total), first)
+                first = not starts
+                update(step.step, total, _step_line(step, total, starts, end), first)
 
-            time_budget = TimeBudget(stopped, minutes and pace.begun + minutes * 60)
+            time_budget = TimeBudget(stopped, end)
             if processes.main:
                 time_budget = replace(time_budget, tell=tell, say=print_error)
             if stage == "all":

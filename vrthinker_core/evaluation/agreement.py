@@ -40,14 +40,10 @@ class LabelTable:
         return Dimension.OA if Dimension.OA in known or not known else known[0]
 
 
-def counts(result: PairResult) -> bool:
-    """Tell whether a result counts: it is neither broken nor left out."""
-    return result.fault not in (ROW_FAULT, LEFT_OUT)
-
-
 def label_table(results: Iterable[PairResult]) -> LabelTable:
-    """Make the table of all results that count."""
-    rows = sorted(filter(counts, results), key=lambda result: (result.pair.id, result.pair.row))
+    """Make the table of all results that are neither broken nor left out."""
+    counted = (result for result in results if result.fault not in (ROW_FAULT, LEFT_OUT))
+    rows = sorted(counted, key=lambda result: (result.pair.id, result.pair.row))
     texts = np.array([result.pair.prompt for result in rows], dtype=object)
     _, prompts = np.unique(texts, return_inverse=True)
 
@@ -182,8 +178,13 @@ class DimensionAgreement:
     people_tie_rate: IntervalEstimate
     margin: IntervalEstimate  # tau less the best baseline's
     baselines: tuple[Baseline, ...]
-    confusion: tuple[tuple[int, int, int, int], ...]
+    confusion: tuple[tuple[int, ...], ...]
     """Rows: people said tie, 1, 2. Columns: the judge said tie, 1, 2, nothing."""
+
+    @property
+    def best(self) -> Baseline:
+        """Baseline with the highest tau."""
+        return max(self.baselines, key=lambda each: each.tau)
 
 
 def agreement(table: LabelTable) -> tuple[DimensionAgreement, ...]:
@@ -208,10 +209,9 @@ def agreement(table: LabelTable) -> tuple[DimensionAgreement, ...]:
     for dimension, margin in above.items():
         assert margin is not None
         people, judge = table.people[dimension], table.judge[dimension]
-        labelled = table.labelled(dimension)
-        answered = labelled & (judge != NOT_SAID)
+        labelled, answered = ratios[dimension, "tau"][1], ratios[dimension, "ties"][1]
         cells = [
-            [int(((people == mine) & (judge == its)).sum()) for its in (0, 1, 2, NOT_SAID)]
+            tuple(int(((people == mine) & (judge == its)).sum()) for its in (0, 1, 2, NOT_SAID))
             for mine in Preference
         ]
         found.append(
@@ -227,7 +227,7 @@ def agreement(table: LabelTable) -> tuple[DimensionAgreement, ...]:
                 people_tie_rate=scores[dimension, "people's ties"],
                 margin=margin,
                 baselines=known[dimension],
-                confusion=tuple((tie, one, two, none) for tie, one, two, none in cells),
+                confusion=tuple(cells),
             )
         )
     return tuple(found)
@@ -264,20 +264,17 @@ def _baseline_right(people: LabelColumn, name: str) -> Numbers:
 
 @dataclass(frozen=True, slots=True)
 class MetricComparison:
-    """One metric of one dimension.
-
-    The interval is over prompts; McNemar's test takes pairs for independent, also of one prompt.
-    """
+    """One metric of one dimension."""
 
     dimension: Dimension
     metric: Metric
     pairs: int
     first: float
     second: float
-    difference: IntervalEstimate  # first less second
+    difference: IntervalEstimate  # first less second; over prompts
     first_alone: int  # pairs that only the first judge has right
     second_alone: int
-    p: float  # of McNemar's test
+    p: float  # of McNemar's test, which takes pairs for independent, also of one prompt
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
@@ -143,20 +142,16 @@ def costs(table: LabelTable) -> Costs | None:
     if not runs:
         return None
     spreads = {name: _spread([getattr(run, name) for run in runs]) for name in SPENT}
-    turns, seconds = [run.turns for run in runs], np.array([run.seconds for run in runs])
+    turns = [run.turns for run in runs]
     edges = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, np.inf)
-    bins = [
-        SecondsBin(
-            low, None if high == np.inf else high, int(((seconds >= low) & (seconds < high)).sum())
-        )
-        for low, high in pairwise(edges)
-    ]
-    filled = [position for position, each in enumerate(bins) if each.pairs]
+    pairs = np.histogram([run.seconds for run in runs], edges)[0].tolist()
+    bins = list(map(SecondsBin, edges, (*edges[1:-1], None), pairs))
+    filled = np.flatnonzero(pairs)
     return Costs(
         len(runs),
         **spreads,
         turn_counts=tuple((n, turns.count(n)) for n in range(min(turns), max(turns) + 1)),
-        second_bins=tuple(bins[filled[0] : filled[-1] + 1]) if filled else (),
+        second_bins=tuple(bins[filled[0] : filled[-1] + 1]) if filled.size else (),
     )
 
 
@@ -300,7 +295,6 @@ def generator_scores(table: LabelTable, dimension: Dimension) -> tuple[Generator
 
 
 def _generators(table: LabelTable) -> Iterator[tuple[int, tuple[str, str]]]:
-    """Give each row with two different generators, and their names."""
     for row, result in enumerate(table.results):
         names = result.pair.first_generator, result.pair.second_generator
         if all(names) and names[0] != names[1]:

@@ -11,7 +11,6 @@ from vrthinker_core.evaluation.agreement import DimensionAgreement, Metric, Shar
 from vrthinker_core.evaluation.behaviour import SPENT
 from vrthinker_core.evaluation.figures import (
     agreement_sentence,
-    best_baseline,
     estimate_bars,
     fault_name,
     interval_text,
@@ -79,7 +78,7 @@ def _lead(summary: Summary) -> Html:
         none = "People gave no labels, so nothing is said here about agreement."
         return join(counted, paragraph(none))
     main, costs = _main(summary), summary.costs
-    best, unsure = best_baseline(main), main.margin.low is None or main.margin.low <= 0
+    best, unsure = main.best, main.margin.low is None or main.margin.low <= 0
     people = f"people: {share(main.people_tie_rate.value)}"
     facts = [
         fact("tau", share(main.tau.value), interval_text(main.tau) or "no interval"),
@@ -217,7 +216,6 @@ def _calibration(summary: Summary) -> Html:
 
 
 def _order(summary: Summary) -> Html:
-    """Show position bias and swap consistency."""
     if not summary.position:
         return Html("")
     first, shown_first = [], []
@@ -274,7 +272,6 @@ def _order(summary: Summary) -> Html:
 
 
 def _overall(summary: Summary) -> Html:
-    """Show how OA relates to TA, VQ and MQ."""
     if not summary.overall:
         return Html("")
     majority = ("pairs with a majority", "OA is that", "contradictions")
@@ -330,7 +327,6 @@ def _costs(summary: Summary) -> Html:
 
 
 def _generators(summary: Summary) -> Html:
-    """Show how often each generator wins, alone and against each other one."""
     name = DIMENSION_NAMES[summary.dimension]
     sides = ("pairs", "judge says", "people say")
     scores: list[HtmlRow] = [
@@ -379,9 +375,7 @@ def disagreements(results: Iterable[PairResult], dimension: Dimension) -> list[D
         pair, verdict = result.pair, result.verdict
         people = getattr(pair.labels, dimension.value)
         judge = getattr(verdict, dimension.value, None)
-        if people is None or judge is None or people is judge:
-            continue
-        if not (verdict and result.judged):
+        if people is None or judge is None or people is judge or not (verdict and result.judged):
             continue
         known = (result.probabilities or {}).get(dimension)
         wrong = Disagreement(

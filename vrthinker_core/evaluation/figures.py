@@ -11,7 +11,7 @@ from vrthinker_core.types.wording import DEMO_RUN, DIMENSION_NAMES, NOT_SWAP_TES
 from vrthinker_core.words import count, points, share
 
 if TYPE_CHECKING:
-    from vrthinker_core.evaluation.agreement import Baseline, DimensionAgreement, IntervalEstimate
+    from vrthinker_core.evaluation.agreement import DimensionAgreement, IntervalEstimate
     from vrthinker_core.evaluation.summary import Summary
 
 
@@ -47,11 +47,6 @@ def estimate_bars(known: Iterable[tuple[str, IntervalEstimate | None]]) -> list[
 def points_with_interval(estimate: IntervalEstimate) -> str:
     """Format as in `+4.2 (-1.0 to +9.4)`."""
     return points(estimate.value) + interval_text(estimate, "+z.1f", " ({} to {})")
-
-
-def best_baseline(found: DimensionAgreement) -> Baseline:
-    """Pick the baseline with the highest tau."""
-    return max(found.baselines, key=lambda each: each.tau)
 
 
 def fault_name(fault: str) -> str:
@@ -100,7 +95,7 @@ def unchecked_sentence(*summaries: Summary) -> str:
 
 def agreement_sentence(found: DimensionAgreement) -> str:
     """Tell tau, and whether it differs clearly from the best baseline."""
-    best, margin = best_baseline(found).name, found.margin
+    best, margin = found.best.name, found.margin
     told = (
         f"{DIMENSION_NAMES[found.dimension]}: the judge gives people's label in "
         f"{share_with_interval(found.tau)} of {count(found.labelled, 'pair')}, "

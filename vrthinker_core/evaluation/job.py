@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
+from importlib.util import find_spec
 from itertools import chain, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +31,6 @@ from vrthinker_core.results.result import (
     ResultFile,
     RunStart,
     broken_row,
-    check_pyarrow,
     final_results,
     installed_versions,
     latest_results,
@@ -179,7 +179,10 @@ class EvaluationJob:
             raise BadInput(f"There is no engine {self.engine!r}. Choose local, ray or ray:ADDRESS.")
         if self.engine != "local" and not isinstance(self.judge, str):
             raise BadInput("A cluster opens its judges itself: give the name of the judge.")
-        check_pyarrow()
+        if find_spec("pyarrow") is None:
+            raise BadInput(
+                "An evaluation writes its table with pyarrow: run pip install -e '.[evaluate]'."
+            )
         if self.engine == "local":
             allow_pairs(self.concurrency or PAIRS_IN_HAND)
 
@@ -203,10 +206,7 @@ class EvaluationJob:
         )
 
     def open_engine(self, stopped: Callable[[], bool]) -> tuple[str, Engine]:
-        """Open the judge; gives its name and the engine that asks it.
-
-        Raises BadInput, and CheckpointError for a judge that cannot be opened.
-        """
+        """Open the judge; gives its name and engine. Raises BadInput and CheckpointError."""
         how: dict[str, Any] = {"settings": self.settings, "out": self.out}
         if self.engine == "local":
             backend = open_backend(self.judge) if isinstance(self.judge, str) else self.judge
@@ -219,9 +219,9 @@ class EvaluationJob:
         if self.concurrency is None and self.served:
             with suppress(JudgeError):  # The nodes may reach a server that this machine does not
                 live = pairs_in_hand(None, open_backend(str(self.judge)))
-        how |= {"judge": str(self.judge), "address": address, "stopped": stopped}
-        how["concurrency"] = live
-        return str(self.judge), partial(judge_on_ray, **how)
+        name = str(self.judge)
+        how |= {"judge": name, "address": address, "concurrency": live, "stopped": stopped}
+        return name, partial(judge_on_ray, **how)
 
     def start(
         self, pairs: Sequence[EvaluationPair], stopped: Cancelled

@@ -32,10 +32,7 @@ from vrthinker_core.words import encodable
 
 
 def write_report(ranking: Ranking, out: Path) -> None:
-    """Write HTML and JSON into the folder, replacing an earlier ranking's.
-
-    Raises BadInput if that cannot be done.
-    """
+    """Write HTML and JSON into the folder, replacing an earlier ranking's. Raises BadInput."""
     values = {"format": "vr-thinker-ranking/1", **asdict(ranking)}
     failed = f"Cannot write to {encodable(str(out))}"
     write_page(out / "ranking.html", _page(ranking), values, failed)
@@ -68,7 +65,6 @@ def _page(ranking: Ranking) -> str:
 
 
 def _dimension(found: DimensionRanking) -> Html:
-    """Render one dimension, or nothing if nothing was said in it."""
     rows: list[HtmlRow] = []
     bars = []
     for row in found.strengths:
@@ -131,7 +127,6 @@ def _chance(strength: float) -> float:
 
 
 def _win_matrix(found: DimensionRanking) -> Html:
-    """Draw rows against columns by strength, cells filled by win rates."""
     label, side = 190, 46  # width of the labels and side of a cell, in CSS pixels
     names = [row.generator for row in found.strengths]
     heads, rows, cells = [], [], []

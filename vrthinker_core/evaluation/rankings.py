@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrthinker_core.evaluation.agreement import TAIL, exact_end
-from vrthinker_core.evaluation.schedule import all_pairs, connected, pairs_by_name
+from vrthinker_core.evaluation.schedule import all_pairs, connected, named_pairs
 from vrthinker_core.evaluation.strengths import (
     Counts,
-    WinCounts,
     as_counted,
     count_wins,
     fit_strengths,
@@ -142,10 +141,7 @@ class Ranking:
 def rank_generators(
     table: VideoTable, results: Iterable[PairResult], judge: str, samples: int = 500
 ) -> Ranking:
-    """Rank the generators of a table by results in any order.
-
-    `samples`: number of bootstrap samples.
-    """
+    """Rank generators by results in any order, with so many `samples` of the bootstrap."""
     ordered = sorted(results, key=lambda result: result.pair.row)
     silent = [result for result in ordered if not result.has_verdict]
     counted = [result for result in as_counted(ordered, table.rule) if result.has_verdict]
@@ -171,6 +167,10 @@ def rank_generators(
         for result in ordered
         if result.pair.fault and (ends := _ends(result.pair))
     }
+    dimensions = {}
+    for each in Dimension:
+        counts = count_wins(counted, table.generators, each, weights)
+        dimensions[each] = _dimension(table.generators, counts, samples, without)
     return Ranking(
         judge,
         table.generators,
@@ -184,10 +184,7 @@ def rank_generators(
             for result in silent
         ),
         table.left_out,
-        {
-            each: _dimension(count_wins(counted, table.generators, each, weights), samples, without)
-            for each in Dimension
-        },
+        dimensions,
         tuple(_best_of(table, counted)),
     )
 
@@ -197,9 +194,12 @@ def _ends(pair: EvaluationPair) -> frozenset[str]:
 
 
 def _dimension(
-    counts: WinCounts, samples: int, without_video: Mapping[str, int]
+    names: Sequence[str],
+    counts: tuple[Counts, Counts],
+    samples: int,
+    without_video: Mapping[str, int],
 ) -> DimensionRanking:
-    names, wins, ties = counts.generators, counts.wins.sum(0), counts.ties.sum(0)
+    wins, ties = (part.sum(0) for part in counts)
     pairs = wins + wins.T + ties
     compared = pairs.sum(1) > 0
     intervals, margins = _bootstrap(counts, samples)
@@ -214,9 +214,7 @@ def _dimension(
                 names[i],
                 1 + stronger if compared[i] else None,
                 strengths[i] if compared[i] else None,
-                (float(intervals[0, i]), float(intervals[1, i]))
-                if intervals is not None and compared[i]
-                else None,
+                intervals[i] if compared[i] else None,
                 _cell(wins[i].sum(), ties[i].sum(), wins[:, i].sum()),
                 without_video.get(names[i], 0),
             )
@@ -277,22 +275,21 @@ def _shortest(beats: NDArray[np.bool_], start: int, goal: int) -> tuple[int, ...
     return ()
 
 
-def _bootstrap(counts: WinCounts, samples: int) -> tuple[Counts | None, Counts]:
-    """Resample prompts: (intervals [2, i] of the strengths, margins [sample, i, j]).
-
-    A single prompt gives no intervals.
-    """
-    prompts, totals = len(counts.prompts), (counts.wins.sum(0), counts.ties.sum(0))
+def _bootstrap(
+    counts: tuple[Counts, Counts], samples: int
+) -> tuple[Sequence[tuple[float, float] | None], Counts]:
+    """Give (intervals of the strengths, None for one prompt; margins [sample, i, j])."""
+    prompts, totals = len(counts[0]), [part.sum(0) for part in counts]
     if prompts < 2:
-        return None, (totals[0] - totals[0].T)[None]
+        return [None] * len(totals[0]), (totals[0] - totals[0].T)[None]
     rng = np.random.default_rng(0)
     drawn = rng.multinomial(prompts, np.full(prompts, 1 / prompts), size=samples).astype(float)
-    wins, ties = (np.tensordot(drawn, part, 1) for part in (counts.wins, counts.ties))
+    wins, ties = (np.tensordot(drawn, part, 1) for part in counts)
     strengths = np.array([fit_strengths(*each)[0] for each in zip(wins, ties, strict=True)])
     intervals: Counts = np.percentile(strengths, [100 * TAIL, 100 - 100 * TAIL], axis=0)
-    pairs = counts.wins + counts.wins.transpose(0, 2, 1) + counts.ties
+    pairs = counts[0] + counts[0].transpose(0, 2, 1) + counts[1]
     same = pairs.sum((0, 2)) > 0
-    for part, total in zip((counts.wins, counts.ties), totals, strict=True):
+    for part, total in zip(counts, totals, strict=True):
         same &= np.isclose(part * pairs.sum(0), total * pairs).all(axis=(0, 2))
     # If all prompts say the same of a generator, resampled ones do, too, and nothing of how sure
     # that is. Its interval then goes as far as if only as many prompts as the exact binomial
@@ -308,13 +305,12 @@ def _bootstrap(counts: WinCounts, samples: int) -> tuple[Counts | None, Counts]:
             side += (1 - alike) * pairs.sum(0)[place]
             strength = fit_strengths(some_wins, some_ties)[0][place]
             intervals[end, place] = furthest(intervals[end, place], strength)
-    return intervals, wins - wins.transpose(0, 2, 1)
+    return list(zip(*intervals.tolist(), strict=True)), wins - wins.transpose(0, 2, 1)
 
 
 def _best_of(table: VideoTable, said: Sequence[PairResult]) -> Iterator[BestOfPrompt]:
-    """Give one for each name with a judged pair."""
     place = {name: number for number, name in enumerate(table.generators)}
-    owner = {pair.id: name for name, pairs in pairs_by_name(table).items() for pair in pairs}
+    owner = {pair.id: name for name, pair in named_pairs(table)}
     scores: dict[str, dict[tuple[int, int], float | None]] = defaultdict(dict)
     for result in said:
         ends = place[result.pair.first_generator], place[result.pair.second_generator]

@@ -38,10 +38,7 @@ from vrthinker_core.types import Settings
 TRIES = 4  # of what the judge's process dies over, before it is given up
 
 RayRow = dict[str, bytes | str]
-"""A row of Ray Data: `pair` to the judge; `result`, `trace` and `refusal` from it.
-
-`pair` and `result` are pickled, a trace is JSON.
-"""
+"""A row: `pair` (pickled) to the judge; `result` (pickled), `trace` (JSON), `refusal` from it."""
 
 
 def _answer(result: PairResult | None, trace: bytes = b"", refusal: str = "") -> RayRow:
@@ -267,7 +264,6 @@ def _without_stderr() -> Iterator[None]:
 
 
 def _first_line(error: BaseException) -> str:
-    """Shorten an error of Ray to a sentence."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines or [type(error).__name__])[0][:300]
 

@@ -3,12 +3,12 @@
 import asyncio
 import threading
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 from vrthinker_core.backends import Backend, open_backend
 from vrthinker_core.backends.base import not_cancelled
@@ -23,7 +23,6 @@ from vrthinker_core.types.order import order_of
 
 Videos = Sequence[Path | str]
 PromptGroup = tuple[str, Videos]  # a prompt and the videos that were made from it
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +119,8 @@ def reward_many(
 ) -> list[Reward]:
     """Compute rewards of several prompts, in order, `concurrency` pairs at a time.
 
-    None is the `live` of `judge_many`.
-
-    Raises as `reward` does, and BadInput for a `concurrency` that is no whole number from 1 up, or
-    more than open files allow.
+    None is the `live` of `judge_many`. Raises as `reward` does, and BadInput for a `concurrency`
+    that is no whole number from 1 up, or more than open files allow.
     """
     groups, folder = list(groups), None if traces is None else Path(traces)
     check_pairs_in_hand("concurrency", concurrency)
@@ -176,11 +173,9 @@ async def areward(
     *,
     traces: Path | str | None = None,
 ) -> Reward:
-    """Run `reward` in a thread.
-
-    A task that is cancelled ends its runs first, as `cancelled`, so that the judge is free.
-    """
-    return await _in_thread(partial(reward, prompt, videos, judge, settings, traces=traces))
+    """Run `reward` in a thread, cancelled as `areward_many` is."""
+    (only,) = await areward_many([(prompt, videos)], judge, settings, traces=traces)
+    return only
 
 
 async def areward_many(
@@ -191,15 +186,14 @@ async def areward_many(
     traces: Path | str | None = None,
     concurrency: int | None = None,
 ) -> list[Reward]:
-    """Run `reward_many` in a thread, cancelled as `areward` is."""
-    return await _in_thread(
-        partial(reward_many, groups, judge, settings, traces=traces, concurrency=concurrency)
-    )
+    """Run `reward_many` in a thread.
 
-
-async def _in_thread(call: Callable[..., T]) -> T:
+    A task that is cancelled ends its runs first, as `cancelled`, so that the judge is free.
+    """
     stopped = threading.Event()
-    job = asyncio.ensure_future(asyncio.to_thread(call, cancelled=stopped.is_set))
+    how: dict[str, Any] = {"traces": traces, "concurrency": concurrency}
+    call = partial(reward_many, groups, judge, settings, **how, cancelled=stopped.is_set)
+    job = asyncio.ensure_future(asyncio.to_thread(call))
     try:
         return await asyncio.shield(job)
     except asyncio.CancelledError:

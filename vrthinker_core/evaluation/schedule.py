@@ -39,14 +39,13 @@ def connected(generators: int, links: Iterable[Link]) -> list[int]:
 
 def all_pairs(table: VideoTable) -> list[EvaluationPair]:
     """Give each pair on each prompt; a missing video is its fault."""
-    return [pair for pairs in pairs_by_name(table).values() for pair in pairs]
+    return [pair for _, pair in named_pairs(table)]
 
 
-def pairs_by_name(table: VideoTable) -> dict[str, list[EvaluationPair]]:
-    """Give all pairs, by the name of their videos."""
+def named_pairs(table: VideoTable) -> Iterator[tuple[str, EvaluationPair]]:
+    """Give the name of the videos and the pair, for all pairs."""
     seen: Counter[Link] = Counter()
     row = 0
-    pairs: dict[str, list[EvaluationPair]] = {name: [] for name in table.prompts}
     for name, prompt in table.prompts.items():
         for i, j in combinations(range(len(table.generators)), 2):
             ends = [(table.generators[place], name) for place in (i, j)]
@@ -73,8 +72,7 @@ def pairs_by_name(table: VideoTable) -> dict[str, list[EvaluationPair]]:
                 second_generator=ends[1][0],
                 fault=f"{' and '.join(gone)} {have} no video of this prompt." if gone else "",
             )
-            pairs[name].append(pair)
-    return pairs
+            yield name, pair
 
 
 class AdaptiveSchedule:
@@ -100,8 +98,8 @@ class AdaptiveSchedule:
         """Choose at most `budget` new pairs from results of earlier rounds."""
         n = len(self._generators)
         size = min(budget, max(8, n))  # at least 8, so that they can be judged side by side
-        counts = count_wins(results.values(), self._generators, Dimension.OA)
-        strengths, v = fit_strengths(counts.wins.sum(0), counts.ties.sum(0))
+        wins, ties = count_wins(results.values(), self._generators, Dimension.OA)
+        strengths, v = fit_strengths(wins.sum(0), ties.sum(0))
         differences = strengths[:, None] - strengths
         variances = outcome_variance(differences, v)
         unit = np.eye(n)
@@ -136,10 +134,7 @@ class AdaptiveSchedule:
 
 
 def planned_pairs(table: VideoTable, budget: int | None) -> int:
-    """Count the pairs that a ranking judges.
-
-    Raises BadInput for a budget that cannot connect the generators.
-    """
+    """Count the pairs of a ranking. Raises BadInput if they cannot connect the generators."""
     possible, least = sum(not pair.fault for pair in all_pairs(table)), len(table.generators) - 1
     if budget is not None and budget < least:
         raise BadInput(

@@ -6,7 +6,7 @@ strengths. Davidson (1970), JASA 65.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,23 +57,17 @@ def win_rates(
     return tuple(sum(each) / len(each) if each else None for each in won)
 
 
-@dataclass(frozen=True, slots=True)
-class WinCounts:
-    """Wins and ties in one dimension. Of a pair judged in both orders, each order counts half."""
-
-    generators: tuple[str, ...]
-    prompts: tuple[str, ...]  # as texts: several videos of one prompt are resampled together
-    wins: Counts  # [prompt, i, j]: how often generator i beat j
-    ties: Counts  # [prompt, i, j], the same as [prompt, j, i]
-
-
 def count_wins(
     results: Iterable[PairResult],
     generators: Sequence[str],
     dimension: Dimension,
     weights: Mapping[str, float] = {},
-) -> WinCounts:
-    """Count wins and ties, weighted by the ids of pairs. The order of results is irrelevant."""
+) -> tuple[Counts, Counts]:
+    """Count (wins, ties) [prompt, i, j] of generator i against j; ties are symmetric.
+
+    `weights` are by the ids of pairs. Of a pair judged in both orders, each order counts half.
+    Several videos of one prompt's text count as one prompt. The order of results is irrelevant.
+    """
     said = [
         (result.pair, _labels(dimension, result.verdict, result.swapped))
         for result in results
@@ -88,13 +82,11 @@ def count_wins(
         for label in labels:
             share, at = weights.get(pair.id, 1.0) / len(labels), row[pair.prompt]
             if label is Preference.TIE:
-                ties[at, first, second] += share
-                ties[at, second, first] += share
-            elif label is Preference.FIRST:
-                wins[at, first, second] += share
+                ties[at, [first, second], [second, first]] += share
             else:
-                wins[at, second, first] += share
-    return WinCounts(tuple(generators), tuple(prompts), wins, ties)
+                won, lost = (first, second) if label is Preference.FIRST else (second, first)
+                wins[at, won, lost] += share
+    return wins, ties
 
 
 PRIOR = 0.5  # wins and losses of each against an average one: one that always wins stays finite

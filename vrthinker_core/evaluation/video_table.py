@@ -38,10 +38,7 @@ class VideoTable:
 
 
 def read_videos(path: Path) -> VideoTable:
-    """Read the videos of a folder or a CSV in any order.
-
-    Raises BadInput if there is nothing to rank.
-    """
+    """Read the videos of a folder or a CSV. Raises BadInput if there is nothing to rank."""
     if path.is_dir():
         return _read_folder(path.absolute())
     if path.is_file():
@@ -162,7 +159,6 @@ def _read_prompts(path: Path, found: _Collector) -> None:
 
 
 def _listed(folder: Path) -> list[Path]:
-    """List a folder, sorted. Raises BadInput."""
     with os_errors(f"Cannot read {encodable(str(folder))}"):
         return sorted(folder.iterdir())
 

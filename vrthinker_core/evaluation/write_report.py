@@ -6,11 +6,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.evaluation.agreement import (
-    JudgeComparison,
-    compare_judges,
-    shared_results,
-)
+from vrthinker_core.evaluation.agreement import JudgeComparison, compare_judges, shared_results
 from vrthinker_core.evaluation.evaluation_page import (
     MAX_SHOWN,
     METRICS,
@@ -48,10 +44,7 @@ from vrthinker_core.words import count, p_value, points, share
 
 
 def read_folder(folder: Path) -> tuple[list[PairResult], str]:
-    """Read the results and the data set's name; "" if unknown.
-
-    Raises BadInput for a folder that holds no results.
-    """
+    """Read the results and the data set's name; "" if unknown. Raises BadInput without results."""
     if not (folder / RESULTS).is_file():
         raise BadInput(f"{folder} holds no {RESULTS}. Give the folder that evaluate has written.")
     data_set = read_run(folder).dataset if (folder / RUN).exists() else ""
@@ -59,10 +52,7 @@ def read_folder(folder: Path) -> tuple[list[PairResult], str]:
 
 
 def write_report(out: Path, summary: Summary, results: Sequence[PairResult]) -> Path:
-    """Write the report of one evaluation into its folder; gives the page.
-
-    Raises BadInput if nothing can be written.
-    """
+    """Write the report of one evaluation into its folder; gives the page. Raises BadInput."""
     worst = disagreements(results, summary.dimension)
     shown = {"pairs": len(worst), "worst": [asdict(each) for each in worst[:MAX_SHOWN]]}
     values = {"format": "vr-thinker-report/1", "summary": asdict(summary), "disagreements": shown}

@@ -302,10 +302,7 @@ def _decoded(path: Path) -> str:
 
 
 def _fitted(values: list[str], columns: Sequence[str], known: Mapping[str, str]) -> list[str]:
-    """Drop extra empty fields, or fill up with empty fields.
-
-    Adds none if a known column would be left empty.
-    """
+    """Drop extra empty fields; fill up with empty ones, unless for a known column."""
     while len(values) > len(columns) and not values[-1].strip():
         values = values[:-1]
     left_out = columns[len(values) :]

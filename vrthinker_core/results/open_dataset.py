@@ -42,13 +42,10 @@ def read_pair_csv(path: Path) -> list[EvaluationPair]:
     Paths are full, or relative to the folder of the file. Raises `BadInput` if one of the three
     columns is missing.
     """
-    columns = [*CSV_LAYOUT.videos, CSV_LAYOUT.prompt]
-    optional = [*CSV_LAYOUT.labels.values(), *CSV_LAYOUT.generators]
-    return make_pairs(
-        read_table(path, columns, optional),
-        CSV_LAYOUT,
-        partial(find_below, path.parent, absolute=True),
-    )
+    layout = CSV_LAYOUT
+    optional = (*layout.labels.values(), *layout.generators)
+    rows = read_table(path, (*layout.videos, layout.prompt), optional)
+    return make_pairs(rows, layout, partial(find_below, path.parent, absolute=True))
 
 
 VIDEOGEN_FILE = "videogen-rewardbench.csv"
@@ -67,18 +64,10 @@ def read_videogen_reward(path: Path) -> list[EvaluationPair]:
     Videos of a table may lie anywhere, because `export` writes full paths. Raises `BadInput` if the
     table does not have this layout.
     """
-    table = path / VIDEOGEN_FILE if path.is_dir() else path
-    columns = [
-        *VIDEOGEN_LAYOUT.videos,
-        *VIDEOGEN_LAYOUT.generators,
-        VIDEOGEN_LAYOUT.prompt,
-        *VIDEOGEN_LAYOUT.labels.values(),
-    ]
-    return make_pairs(
-        read_table(table, columns),
-        VIDEOGEN_LAYOUT,
-        partial(find_below, table.parent, absolute=table is path),
-    )
+    table, layout = path / VIDEOGEN_FILE if path.is_dir() else path, VIDEOGEN_LAYOUT
+    columns = (*layout.videos, *layout.generators, layout.prompt, *layout.labels.values())
+    find = partial(find_below, table.parent, absolute=table is path)
+    return make_pairs(read_table(table, columns), layout, find)
 
 
 MJ_FILE = "test.json"
@@ -187,13 +176,8 @@ def _genai_rows(files: list[Path]) -> Iterator[TableRow]:
         from pyarrow import ArrowException, parquet
     except ImportError:
         raise BadInput("Reading Parquet takes pyarrow: run pip install -e '.[evaluate]'.") from None
-    columns = [
-        *GENAI_LAYOUT.videos,
-        GENAI_LAYOUT.prompt,
-        *GENAI_LAYOUT.generators,
-        *GENAI_LAYOUT.labels.values(),
-    ]
-    numbers = count(1)
+    layout, numbers = GENAI_LAYOUT, count(1)
+    columns = [*layout.videos, layout.prompt, *layout.generators, *layout.labels.values()]
     for file in files:
         try:
             check_columns(parquet.read_schema(file).names, columns, file.name)

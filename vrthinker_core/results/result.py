@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -160,11 +159,7 @@ def to_line(result: PairResult) -> bytes:
 
 
 def read_results(path: Path) -> Iterator[PairResult]:
-    """Yield the results of a file in file order.
-
-    Skips an incomplete last line. Raises `BadInput` if the file cannot be read, or if a line is no
-    result.
-    """
+    """Yield the results of a file, without an incomplete last line. Raises `BadInput`."""
     with os_errors(f"Cannot read {path}"), path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             if line.endswith(b"\n"):
@@ -224,14 +219,6 @@ COUNTS = ("confidence", "turns", "frames", "prompt_tokens", "new_tokens")
 # Labels of people, of the judge, and of the judge in the swapped order: a column per dimension.
 VERDICTS = ("label", "verdict", "swapped")
 OUTCOMES = ("tie", "1", "2")  # with a probability from the judge
-
-
-def check_pyarrow() -> None:
-    """Raise `BadInput` if pyarrow is missing, before any pair is judged."""
-    if find_spec("pyarrow") is None:
-        raise BadInput(
-            "An evaluation writes its table with pyarrow: run pip install -e '.[evaluate]'."
-        )
 
 
 def write_table(results: Iterable[PairResult], path: Path) -> None:
