@@ -36,9 +36,9 @@ REPLIES = (
 )
 
 REACHED = {
-    "core lines": 37_231,
+    "core lines": 37_029,
     "core tokens": 245_667,
-    "core files": 157,
+    "core files": 152,
     "modules with one importer": 26,
     "folders of the core": 11,
     "levels below the core": 1,
