@@ -193,7 +193,8 @@ def decode_together(step: DecodeStep, tokens: Mapping[PrefixCache, int]) -> torc
     caches = list(tokens)
     limit_threads(caches[0].vision.threads)
     for cache in caches:
-        cache.reserve(1)
+        if not cache.has_rows(cache.num_tokens + 1):
+            cache.reserve(1)
     attends = [attend_from_row(cache.storage, cache.num_tokens) for cache in caches]
 
     def attend(layer: int, *states: torch.Tensor) -> torch.Tensor:

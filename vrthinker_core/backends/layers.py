@@ -277,17 +277,20 @@ class RowAttention:
 
     def attend(self) -> Attend:
         """Attend from the row to itself and all rows before, in one decode step."""
-        mask, rows = (self._rows <= self.row)[None], len(self._rows)
-        ends = F.pad(torch.stack((torch.ones_like(self.row), self.row + 1)), (1, 0)).int()
+        rows, flash = len(self._rows), self._flash
+        if flash is None:
+            mask = (self._rows <= self.row)[None]
+        else:
+            ends = F.pad(torch.stack((torch.ones_like(self.row), self.row + 1)), (1, 0)).int()
 
         def attend(layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
             both = self.storage[layer]
             for all_rows, new in zip(both, (key, value), strict=True):
                 all_rows.index_copy_(2, self.row, new[:, :, None])
-            if self._flash is None:
+            if flash is None:
                 return scaled_dot_product_attention(query, *both, attn_mask=mask)
             by_row = [each[0].transpose(0, 1) for each in both]
-            gathered = self._flash(query.flatten(1, 2), *by_row, *ends, 1, rows, enable_gqa=True)
+            gathered = flash(query.flatten(1, 2), *by_row, *ends, 1, rows, enable_gqa=True)
             return gathered.view(query.shape)
 
         return attend

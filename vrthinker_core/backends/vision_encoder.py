@@ -84,7 +84,8 @@ class VisionEncoder:
         """
         depth, merge = self._processor.temporal_patch_size, self._processor.merge_size
         side = self._processor.patch_size
-        table, channels = self._values.flatten().to(device), 256 * torch.arange(3, device=device)
+        table = self._values.flatten().to(device)
+        channels = 256 * torch.arange(3, dtype=torch.int32, device=device)
         patches = []
         for (kind, *grid), run in groupby(items, lambda item: (item.kind, *item.grid_thw[1:])):
             rows, columns = grid
@@ -96,7 +97,7 @@ class VisionEncoder:
                 if kind == "video":
                     frames += frames[-1:] * (-len(item.frames) % depth)
             pixels = torch.from_numpy(np.stack(frames)).to(device)
-            values = table[pixels.int() + channels.int()]
+            values = table[pixels.int() + channels]
             at_once = 1 if kind == "image" else depth
             values = values.view(-1, at_once, side * rows, side * columns, 3)
             cells = values.expand(-1, depth, -1, -1, -1).view(

@@ -30,6 +30,7 @@ from vrthinker_core.backends.served_model import (
     Patience,
     ServedModel,
     checked_key,
+    is_here,
     vision_models,
 )
 from vrthinker_core.backends.server_errors import Secret
@@ -302,7 +303,7 @@ class JudgeChooser:
         cost, seen = words.FREE, words.SEEN_HERE if here else words.SEEN_BY_SERVER
         if isinstance(judge, RemoteBackend):
             server = cast(Any, judge).server
-            if urlsplit(server.address.what).hostname in LOOPBACK:
+            if is_here(server.address):
                 engine = ENGINES.get(server.model.engine)
                 seen = words.HERE_TOO.format(engine.title if engine else "a server")
             else:
