@@ -108,8 +108,8 @@ def render_prompt(
     """Return the prompt of the next reply.
 
     The prompt holds every message, then the header of the assistant's message. Its tokens equal
-    those of the checkpoint's own Jinja template. Text between two control tokens is joined before
-    it is tokenised, because a template renders one string.
+    those of the checkpoint's own Jinja template. The template renders one string, so all text
+    between two control tokens is tokenised together.
     """
     if messages and messages[0].role != "system":
         messages = (Message("system", (Text("You are a helpful assistant."),)), *messages)

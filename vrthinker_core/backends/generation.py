@@ -159,8 +159,8 @@ def to_judge_error(error: Exception, prompt_tokens: int) -> VrThinkerError:
 
 
 GPU_ROWS = 20_480
-"""Rows of the KV cache at a conversation's first captured step: those of a long deliberation. More
-rows are another allocation and another capture.
+"""Rows that the KV cache gets before the first graph is captured, enough for a long deliberation. If
+a conversation needs more, the cache is allocated again and another graph is captured.
 """
 
 

@@ -30,8 +30,8 @@ TokenChoice = tuple[str, Mapping[str, float]]
 def label_tokens(text: str, choices: Sequence[TokenChoice]) -> tuple[LabelToken, ...]:
     """Return the labels' digits with the probabilities of 0, 1 and 2.
 
-    `choices` holds every token of `text` with a digit. Only their digits must be those of the text
-    (else nothing is returned): a server may write half a character or a special token differently.
+    `choices` holds every token of `text` with a digit. If their digits are not those of the text,
+    nothing is returned; other characters may differ, since servers write special tokens in two ways.
     A token may hold more than its digit (" 1", "=1"): its alternatives are the same token with
     another digit. An unlisted one counts as probability 0: all listed ones were likelier.
     """

@@ -135,8 +135,8 @@ FORMATS: dict[PictureFormat, dict[str, Any]] = {
     "webp": {"lossless": True, "quality": 0, "method": 0},
     "png": {"compress_level": 1},
 }
-"""Formats without loss, the fastest first, and Pillow's options. A BMP is larger than a network should
-carry; WebP takes two thirds of the time and bytes of PNG."""
+"""Formats without loss, the fastest first, and Pillow's options. A BMP is too large for a network; WebP
+is faster and smaller than PNG."""
 
 
 class PictureCache:

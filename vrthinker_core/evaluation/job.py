@@ -263,7 +263,8 @@ def evaluate(
 
     `dataset` is the layout of `path`: "videogen-reward", "genai-bench", "mj-bench-video" or "csv".
     `judge` is as in `compare`, `engine` is "local", "ray" or "ray:ADDRESS". `limit` takes only so
-    many pairs, `concurrency` of them at a time (None: 8, or as many as a server takes). `on_result` gets each new result.
+    many pairs. `concurrency` pairs are judged at the same time; None means 8, or as many as a server
+    takes. `on_result` gets each new result.
 
     Writes results, `traces/` and a report into `out`: a new folder, or with `resume` that of the
     same evaluation. Raises `BadInput` for a wrong argument, data set or folder, and `JudgeError`

@@ -78,10 +78,9 @@ def named_pairs(table: VideoTable) -> Iterator[tuple[str, EvaluationPair]]:
 class AdaptiveSchedule:
     """Chooses the next pairs by the results so far.
 
-    First any pairs that connect all generators; then, one after another, the pair whose outcome is
-    most uncertain and tells most about an order that is still open: the variance of the outcome,
-    times that of the difference of the two strengths, times how likely it is that the stronger one
-    of them is the weaker one after all.
+    First come pairs that connect all generators, then the pair with the largest product of three
+    numbers: the variance of its outcome, the variance of the difference of both strengths, and the
+    probability that the order of both generators is wrong.
     """
 
     def __init__(self, generators: Sequence[str], pairs: Iterable[EvaluationPair]) -> None:
