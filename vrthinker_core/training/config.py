@@ -71,17 +71,11 @@ class RejectionConfig:
 class TrlConfig:
     """What TRL's GRPO takes beside the paper's figures."""
 
-    tokens: Count = 16_384  # Of a rollout after its first prompt: replies and requested frames
+    longest: Count = 32_768  # Tokens of a whole conversation at most, for which vLLM keeps room
     lora: Annotated[int, Ge(0)] = 0  # Rank of adapters, merged at the end; 0 trains all weights
     vllm: Literal["", "colocate", "server"] = ""  # Generates rollouts; "" the trainer itself
     vllm_memory: Share = 0.3  # Of each GPU, with colocate
     vllm_url: str = "http://127.0.0.1:8000"  # With server
-
-    @property
-    def longest(self) -> int:
-        """Tokens of a whole conversation at most."""
-        first_prompt = 16_384  # eight frames, the system prompt, and the longest prompt
-        return first_prompt + self.tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +93,10 @@ class GrpoConfig:
     temperature: Positive = 1.0
     weights: RewardWeights = field(default_factory=RewardWeights)
     bf16: bool = False  # Arithmetic in bfloat16; what learns stays float32
+    updates: Count = 1  # Optimizer steps from the rollouts of one policy (paper: 4)
+    objective: Literal["rollout", "token"] = "rollout"  # Equal weights of (paper: rollouts)
+    redraws: Annotated[int, Ge(0)] = 3  # Further pairs for one whose rewards are all equal
+    eval_steps: Count = 20  # Steps between two measurements on held-out pairs
     shown_every: Count = 10  # Steps between two sets of rollouts that are kept as traces
 
 
@@ -153,7 +151,7 @@ def preset_config(name: PresetName) -> TrainConfig:
         preset="7b",
         cold_start=ColdStartConfig(sft),
         rejection=RejectionConfig(sft, pairs=20_000, samples=8, most=20_000),
-        grpo=GrpoConfig(grpo, pairs=64, micro_batch=1, steps=300, bf16=True),
+        grpo=GrpoConfig(grpo, pairs=64, micro_batch=1, steps=300, updates=4, bf16=True),
         gradient_checkpointing=True,
         checkpoint_minutes=15.0,
     )

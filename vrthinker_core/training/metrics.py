@@ -13,7 +13,7 @@ from vrthinker_core.errors import BadInput, os_errors
 from vrthinker_core.storage import LineFile, whole_lines
 from vrthinker_core.training.rewards import RewardWeights, RolloutReward, first_accuracy
 from vrthinker_core.training.rollouts import Rollout
-from vrthinker_core.types import Dimension
+from vrthinker_core.types import Dimension, FrameRef, Run
 
 METRICS = "metrics.jsonl"  # In the folder of a training run
 
@@ -40,6 +40,10 @@ class StepMetrics:
     entropy: float | None = None  # Of the learnt tokens, in nats
     kl: float | None = None  # To the reference, of the learnt tokens
     mixed: float | None = None  # Share of the groups that were played whose rewards differ
+    redrawn: int | None = None  # Groups that were played in place of others
+    left: float | None = None  # Share of turns before which frames had left the view
+    held_out: Mapping[str, float] = field(default_factory=dict)
+    """Shares of right labels on held-out pairs, greedy: by dimension, and `all` of a pair."""
 
     def with_rollouts(
         self, rewarded: Sequence[tuple[Rollout, RolloutReward]], weights: RewardWeights
@@ -71,15 +75,29 @@ class StepMetrics:
             ),
             calls=fmean(sum(bool(turn.frames) for turn in run.turns[1:]) for run in runs),
             frames=fmean(sum(len(turn.frames) for turn in run.turns) for run in runs),
+            left=fmean(each for run in runs for each in frames_left(run)),
         )
 
     @property
     def figures(self) -> dict[str, float]:
         """Every figure that is known, by the name of its curve."""
-        values = asdict(self) | {f"right_{name}": value for name, value in self.right.items()}
-        others = ("stage", "step", "right")
+        values = asdict(self) | {
+            f"{kind}_{name}": value
+            for kind, shares in (("right", self.right), ("held_out", self.held_out))
+            for name, value in shares.items()
+        }
+        others = ("stage", "step", "right", "held_out")
         known = (each for each in values.items() if each[0] not in others)
         return {name: value for name, value in known if value is not None}
+
+
+def frames_left(run: Run) -> list[bool]:
+    """Return for each turn whether frames shown before had left the judge's view."""
+    shown, left = set[FrameRef](), []
+    for turn in run.turns:
+        shown |= {frame.ref for frame in turn.frames}
+        left.append(not shown <= set(turn.in_view))
+    return left
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

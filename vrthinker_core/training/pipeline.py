@@ -226,7 +226,7 @@ def train_stage(
         made = cold_start(run, lessons)
     else:
         assert part is not None, "the command opens them"
-        made = (run_grpo if is_grpo else rejection)(run, part)
+        made = run_grpo(run, part, held_out) if is_grpo else rejection(run, part)
     if made is not None and held_out is not None and alone:
         # Keep rollouts of the result, named by its last step
         step = max((metrics.step for metrics in read_metrics(folder.path)), default=0)

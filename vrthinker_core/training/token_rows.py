@@ -22,6 +22,11 @@ class TokenRow:
     items: tuple[VisionItem, ...]  # The pictures, in the order of their placeholders
     turns: tuple[int, ...]  # Numbers of the turns whose replies are learnt here, 1-based
 
+    @property
+    def learnt(self) -> int:
+        """Number of learnt tokens."""
+        return sum(label != IGNORED for label in self.labels)
+
 
 def token_rows(rollout: Rollout, loaded: LoadedModel) -> Iterator[TokenRow]:
     """The rollout as rows; each reply is learnt in exactly one of them.

@@ -34,8 +34,7 @@ NO_SERVER = (
 NO_MEMORY = (
     "There is too little memory for a step. The last whole checkpoint is there: go on with "
     "--resume where there is more, or begin anew with a smaller batch or "
-    "gradient_checkpointing=true; GRPO also with grpo.trl.lora, with grpo.trl.vllm, or with fewer "
-    "grpo.pairs, since without vLLM the rollouts of a step are generated all at once."
+    "gradient_checkpointing=true; GRPO also with grpo.trl.lora or grpo.trl.vllm."
 )
 
 
@@ -63,13 +62,18 @@ def _read_mark(checkpoint: Path) -> dict[str, Any] | None:
 
 
 def train_and_save(
-    trainer: Any, subject: str, minutes: float, report: Callable[[StepMetrics], bool | None]
+    trainer: Any,
+    subject: str,
+    minutes: float,
+    report: Callable[[StepMetrics], bool | None],
+    every: int = 1,
 ) -> None:
     """Train from the last whole checkpoint on, with another one every `minutes`.
 
-    `report` hears of each step, but for its stage and its seconds. `subject` says what the training
-    learns from. Raises BadInput if a checkpoint is of another subject, and what `train_from`
-    raises.
+    A checkpoint, and a stop, comes after a multiple of `every` steps. `report` hears of each step,
+    but for its stage and its seconds. `subject` says what the training learns from.
+
+    Raises BadInput if a checkpoint is of another subject, and what `train_from` raises.
     """
     folder, whole = Path(trainer.args.output_dir), []
     # What is not whole is removed once, in a folder that all nodes share
@@ -87,7 +91,7 @@ def train_and_save(
                 whole.append(path)
     begun = max(whole, key=_step, default=None)
     trainer.remove_callback(PrinterCallback)
-    trainer.add_callback(TimedCheckpoints(folder, subject, minutes, report))
+    trainer.add_callback(TimedCheckpoints(folder, subject, minutes, report, every))
     train_from(trainer, begun)
 
 
@@ -145,13 +149,14 @@ class TimedCheckpoints(TrainerCallback):
     subject: str
     minutes: float
     report: Callable[[StepMetrics], bool | None]
+    every: int = 1
     saved: float = field(default_factory=time.monotonic, init=False)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: object) -> None:
         """Ask for a checkpoint when it is time: the first process decides for all."""
         due = int(time.monotonic() - self.saved >= 60 * self.minutes)
         due = int(broadcast(torch.tensor(due, device=args.device)))
-        if due and state.global_step < state.max_steps:
+        if due and state.global_step < state.max_steps and state.global_step % self.every == 0:
             control.should_save = True
 
     def on_save(self, args: Any, state: Any, control: Any, **_: object) -> None:  # noqa: ARG002
@@ -177,5 +182,6 @@ class TimedCheckpoints(TrainerCallback):
         step = StepMetrics("", state.global_step, 0.0, logs["loss"], **figures)
         said = state.is_world_process_zero and bool(self.report(step))
         # In all processes: one that ended alone would leave the others waiting
-        if int(broadcast(torch.tensor(int(said), device=args.device))):
+        stops = int(broadcast(torch.tensor(int(said), device=args.device)))
+        if stops and state.global_step % self.every == 0:
             control.should_training_stop = control.should_save = True
