@@ -38,7 +38,7 @@ from vrthinker_core.training.environment import (
     replay,
 )
 from vrthinker_core.training.metrics import StepMetrics
-from vrthinker_core.training.pair_set import PairSet, in_training_order
+from vrthinker_core.training.pair_set import PairSet
 from vrthinker_core.training.rewards import RewardWeights, RolloutReward, group_rewards
 from vrthinker_core.training.rollouts import (
     UNPLAYABLE,
@@ -193,7 +193,7 @@ def run_grpo(run: StageRun, pairs: PairSet) -> Path | None:
                 keep_rollouts(folder.path, "grpo", step.step, groups[0].rollouts[:SHOWN])
             return over
 
-        ordered, checkpoint = in_training_order(pairs, run.config.seed), locate(run.source)
+        ordered, checkpoint = pairs.shuffled(run.config.seed), locate(run.source)
         made = train_grpo(ordered, checkpoint, run.config, folder.checkpoints, report, say)
     return run.finish(made)
 
@@ -308,7 +308,7 @@ def _trainer(
     judge = TransformersBackend(opened, opened.folder.name)
     protocol = make_protocol(settings, chosen_protocol(settings, judge.protocols))
     # A pair of a finite set comes again in each epoch, so why it cannot be played is said once
-    playable = PlayablePairs(pairs, judge, settings, cache(say))
+    playable = PairSet(PlayablePairs(pairs, judge, settings, cache(say)).pair)
     video_items = judge.marker.video_items
     environment = partial(FrameEnvironment, playable, judge, settings, video_items=video_items)
     environment().reset(number=0)  # what cannot be played is refused before anything is allocated
