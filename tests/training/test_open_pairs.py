@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import shutil
 import sys
+from collections import Counter
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -20,8 +22,8 @@ from vrthinker_core import export
 from vrthinker_core.errors import BadInput
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.traces import to_json
-from vrthinker_core.training.data import absolute_data, kind_of, open_pairs, path_of, read_pairs
-from vrthinker_core.training.pair_set import DrawnPairSet, VideoPairSet
+from vrthinker_core.training.data import absolute_data, named_sets, open_pairs
+from vrthinker_core.training.pair_set import PairSet
 from vrthinker_core.training.rollouts import Rollout
 from vrthinker_core.training.sft_data import open_ready_runs, taught_pairs
 from vrthinker_core.training.teacher import TeacherJob, run_teacher
@@ -48,6 +50,11 @@ def published_rl(**more: object) -> dict[str, Any]:
     return {**published, "answer": ANSWER, "prompt": TRACE.started.prompt} | more
 
 
+def read_pairs(data: str) -> list[EvaluationPair]:
+    (named,) = named_sets(data)
+    return named.pairs()
+
+
 def layout(way: str, folder: Path) -> str:
     """The example in one of its layouts."""
     match way:
@@ -61,7 +68,7 @@ def layout(way: str, folder: Path) -> str:
 
             file = folder / "rows.parquet"
             pyarrow.parquet.write_table(pyarrow.Table.from_pylist([published_rl()]), file)
-            return f"rows:{file}"
+            return str(file)
         case "a pattern for a name, lower case in it":
             lower = published_rl(answer=f"{ANSWER.lower()}.")
             return write_rows(folder, lower, name="rows [0-9]*.jsonl")
@@ -117,18 +124,94 @@ def test_every_layout_gives_the_same_pair(way: str, tmp_path: Path) -> None:
     shows_the_example(row)
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        ("test.json", "mj-bench-video"),
-        ("videogen-rewardbench.csv", "videogen-reward"),
-        ("a.parquet", "genai-bench"),
-    ],
-)
-def test_a_trace_beside_a_data_set_changes_nothing(name: str, kind: str, tmp_path: Path) -> None:
-    for file, data in ((name, b""), ("run.json", to_json(TRACE))):
-        (tmp_path / file).write_bytes(data)
-        assert kind_of(tmp_path) == kind
+LABELLED = [Verdict(*map(Preference, (n % 3, n // 3 % 3, (n + 1) % 3))) for n in range(20)]
+
+
+VIDEOGEN, MJ = ("same", "A", "B"), ("Same", "Video 1 better", "Video 2 better")
+
+
+def published_row(form: str, prompt: str, labels: Verdict) -> dict[str, Any]:
+    """A row as the card of the data set describes it."""
+    ta, vq, mq = (int(labels.labels[name]) for name in ("TA", "VQ", "MQ"))
+    if form == "videogen-reward":
+        told = {"VQ": VIDEOGEN[vq], "MQ": VIDEOGEN[mq], "TA": VIDEOGEN[ta], "fps_A": 8}
+        return {"path_A": "./Videos/first.mp4", "path_B": "./Videos/second.mp4"} | {
+            "prompt": prompt,
+            **told,
+        }
+    if form == "mj-bench-video":
+        told = {"Alignment": MJ[ta], "Fineness": MJ[vq], "Coherence & Consistency": MJ[mq]}
+        paths = {"video_0_path": "Videos/first.mp4", "video_1_path": "Videos/second.mp4"}
+        return paths | {"caption": prompt, "category_preference": told | {"Bias": MJ[1]}}
+    row: dict[str, Any] = {"prompt": prompt, "model1": "sora", "model2": "pika"}
+    for side, video in enumerate(("first.mp4", "second.mp4"), start=1):
+        row[f"video{side}"] = f"https://assets.example/{video}"
+        names = ("Prompt_Adherence", "Aesthetic", "Coherence")
+        if form == "rapidata":
+            names = ("Alignment", "Preference", "Coherence")
+            row |= {f"video{side}": "preview.gif", f"file_name{side}": video}
+        for name, label in zip(names, (ta, vq, mq), strict=True):
+            shares = ((0.5, 0.5), (0.51, 0.49), (0.2, 0.8))[label]
+            row[f"weighted_results{side}_{name}"] = shares[side - 1]
+    return row
+
+
+def write_published(form: str, folder: Path) -> None:
+    """Twenty rows with the labels of `LABELLED`, where the published folder has them."""
+    import pyarrow.parquet
+
+    told = enumerate(LABELLED)
+    rows = [published_row(form, f"A dog, number {n}.", labels) for n, labels in told]
+    for inner in ("Videos", "data"):
+        (folder / inner).mkdir()
+    for path in VIDEOS:
+        shutil.copy(path, folder / "Videos" / path.name)
+    if form == "videogen-reward":
+        with (folder / "train.csv").open("w", newline="") as file:
+            table = csv.DictWriter(file, list(rows[0]))
+            table.writeheader()
+            table.writerows(rows)
+    elif form == "mj-bench-video":
+        (folder / "train.json").write_text(json.dumps(rows))
+        (folder / "test.json").write_text("[]")
+    else:
+        train = folder / "data" / "train-00000-of-00001.parquet"
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), train)
+        (folder / "data" / "benchmark.parquet").touch()
+
+
+@pytest.mark.parametrize("form", ["videogen-reward", "mj-bench-video", "rapidata", "datapoint"])
+def test_published_training_sets_have_the_labels_of_their_cards(form: str, tmp_path: Path) -> None:
+    write_published(form, tmp_path)
+    (tmp_path / "run.json").write_bytes(to_json(TRACE))  # A trace beside them changes nothing
+    rows = read_pairs(str(tmp_path))
+    assert [(row.fault, row.labels) for row in rows] == [("", labels) for labels in LABELLED]
+    shows_the_example(rows[-1])
+
+
+def test_sets_are_mixed_by_their_weights(tmp_path: Path) -> None:
+    write_table(tmp_path, [("v.mp4", "v.mp4", "", "", "", "", "")])
+    for name in ("a", "b"):
+        rows = [("v.mp4", "v.mp4", f"{name}{n}", "1", "", "", "") for n in range(20)]
+        write_table(tmp_path, rows, clips=False, name=f"{name}=1.csv")
+    data = f"{tmp_path}/a=1.csv\n{tmp_path}/b=1.csv=0.5"
+    with open_pairs(data, PAIRED, seed=3) as pairs, open_pairs(data, PAIRED, seed=3) as again:
+        drawn = [pairs.pair(number) for number in range(600)]
+        assert again.pair(577).prompt == drawn[577].prompt, "a run goes on where it stopped"
+        assert len({pair.seed for pair in drawn}) == 600, "each is answered anew"
+    for start in range(0, 600, 60):
+        some = [pair.prompt[0] for pair in drawn[start : start + 60]]
+        assert abs(some.count("a") - 40) <= 1
+    assert {drawn[0].row} < {f"{n} of {tmp_path}/{name}=1.csv" for n in range(21) for name in "ab"}
+    seen = Counter(pair.prompt for pair in drawn)
+    for name, times in (("a", {19, 20, 21}), ("b", {9, 10, 11})):
+        assert {seen[f"{name}{n}"] for n in range(20)} <= times
+    (tmp_path / "b=1.csv").write_text("video1,video2,prompt,TA\nv.mp4,gone.mp4,p,1\n")
+    with pytest.raises(BadInput, match=r"^Row 1 of .*b=1\.csv: There is no file gone\.mp4"):
+        open_pairs(data, PAIRED)
+    for weight in ("0", "-1", "nan", "inf"):
+        with pytest.raises(BadInput, match="a number above 0"):
+            open_pairs(f"drawn:1={weight}", PAIRED)
 
 
 def test_a_persons_label_counts_first_and_judges_who_differ_say_nothing(tmp_path: Path) -> None:
@@ -144,8 +227,8 @@ def test_a_persons_label_counts_first_and_judges_who_differ_say_nothing(tmp_path
 
 
 def test_drawn_pairs_are_named_by_their_seed() -> None:
-    opened = open_pairs("drawn:12", PAIRED)
-    assert (opened.drawn(3), opened.protocol(3)) == (DrawnPairSet(12).drawn(3), "paired")
+    pair = open_pairs("drawn:12", PAIRED).pair(3)
+    assert (pair.prompt, pair.protocol) == (PairSet.drawn(12).pair(3).prompt, "paired")
     with pytest.raises(BadInput, match="no seed"):
         open_pairs("drawn:x", PAIRED)
 
@@ -157,8 +240,6 @@ def test_rows_take_datasets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_missing_videos_are_named_with_their_number(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="no file or folder"):
-        open_pairs(str(tmp_path / "gone"), PAIRED)
     with pytest.raises(BadInput, match="holds no pair"):
         open_pairs(str(tmp_path), PAIRED)
     table = write_table(tmp_path, numbered_rows("A", "B", "C"), clips=False)
@@ -172,13 +253,10 @@ def test_missing_videos_are_named_with_their_number(tmp_path: Path) -> None:
     [
         (published_rl(answer="TA=3, VQ=1, MQ=0, OA=1"), "TA is '3', which is no label"),
         (published_rl(answer="none"), "no pair with a label"),
-        (published_rl(answer="The first one."), 'answer" states no label'),
-        (published_rl(prompt=None), 'no "prompt"'),
-        (
-            {"message_list": [{"role": "user", "content": "A dog."}], "prompt": "A dog."},
-            "does not name two videos",
-        ),
-        (published_rl(image=["one.mp4"]), "does not name two videos"),
+        (published_rl(answer="The first one."), "which is no label"),
+        (published_rl(prompt=None), "The prompt is missing"),
+        ({"message_list": [{"role": "user"}], "prompt": "A dog."}, "A video is not named"),
+        (published_rl(image=["one.mp4"]), "A video is not named"),
         (published_rl(image=["gone.mp4", "gone.mp4"]), "no file gone.mp4"),
     ],
 )
@@ -209,7 +287,7 @@ def test_pairs_that_people_could_not_judge_are_left_out() -> None:
     known = EvaluationPair("1", 1, "p", "a", "b", labels=Verdict(OA=Preference.TIE))
     left_out = replace(known, left_out="People could not say.")
     rows = [left_out, replace(known, labels=Verdict()), known]
-    pairs = VideoPairSet(rows, PAIRED)
+    pairs = PairSet.of_rows(rows, PAIRED)
     assert (pairs.size, pairs.pair(0).truth) == (1, Verdict(OA=Preference.TIE))
     with pytest.raises(IndexError):
         pairs.pair(1)
@@ -217,18 +295,17 @@ def test_pairs_that_people_could_not_judge_are_left_out() -> None:
 
 
 @pytest.mark.parametrize("kind", ["", "csv:", "traces:"])
-def test_a_place_is_known_by_its_path(
+def test_a_place_is_known_from_anywhere(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert absolute_data(f"{kind}here") == f"{kind}{tmp_path / 'here'}"
-    assert path_of(f"{kind}here") == Path("here")
-    (tmp_path / "link").symlink_to("here")
-    assert absolute_data(f"{kind}link", f"{kind}here") == f"{kind}here"
-    for before in ("drawn:1", f"{kind}there"):
-        assert absolute_data(f"{kind}here", before) == f"{kind}{tmp_path / 'here'}"
-    for drawn in ("drawn:1", ""):
-        assert (absolute_data(drawn), path_of(drawn)) == (drawn, None)
+    for name in ("here", "a=2"):
+        (tmp_path / name).touch()
+    named = f"drawn:1=2\n{kind}here=0.5\n{kind}a=2"
+    known = f"drawn:1=2\n{kind}{tmp_path}/here=0.5\n{kind}{tmp_path}/a=2"
+    assert absolute_data(named) == absolute_data(known) == known
+    with pytest.raises(BadInput, match="no file or folder gone"):
+        absolute_data(f"drawn:1\n{kind}gone")
 
 
 OTHER = replace(LABELS, OA=Preference((int(LABELS.OA or 0) + 1) % 3))
@@ -287,7 +364,7 @@ def test_a_teachers_folder_says_which_pairs_it_was_given(tmp_path: Path) -> None
     job = TeacherJob("script", "drawn:3")
     list(run_teacher(PAIRS, range(2), SCRIPTED, job, tmp_path / "taught"))
     rollouts, _ = kept(tmp_path / "taught")
-    assert [each.pair.truth for each in rollouts] == [PAIRS.drawn(n).verdict for n in range(2)]
+    assert [each.pair.truth for each in rollouts] == [PAIRS.pair(n).truth for n in range(2)]
     assert len(kept(tmp_path / "taught", most=1)[0]) == 1
     assert taught_pairs(str(tmp_path / "taught")) == "drawn:3"
     list(run_teacher(PAIRS, range(1), SCRIPTED, TeacherJob("script", ""), tmp_path / "inner"))

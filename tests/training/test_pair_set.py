@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -11,23 +14,29 @@ import pytest
 from tests.benchmarks.nano import UNSEEN
 from tests.support.drawn_rollouts import look
 from tests.support.waiting import until
+from tests.test_cli import call
 from tests.training.tables import PAIRED, SAID, numbered_rows, write_table
 from vrthinker_core import ScriptedBackend
+from vrthinker_core.backends.judge_name import NANO
+from vrthinker_core.commands.terminal import INTERRUPTED
 from vrthinker_core.drawn.world import TRAINING_SEEDS
 from vrthinker_core.errors import VideoError
 from vrthinker_core.protocols.factory import frame_plans
 from vrthinker_core.results.open_dataset import read_dataset
 from vrthinker_core.runner import judge
+from vrthinker_core.traces import load
 from vrthinker_core.training import pair_set as open_clips
+from vrthinker_core.training.cold_start import Teacher
+from vrthinker_core.training.config import PartsConfig
 from vrthinker_core.training.data import open_pairs
 from vrthinker_core.training.pair_set import (
+    PARTS,
     ClipFrames,
-    DrawnPairSet,
     OpenClips,
-    VideoPairSet,
-    in_training_order,
+    PairSet,
 )
 from vrthinker_core.training.rollouts import LabelledPair, play
+from vrthinker_core.training.run_folder import StageRun, new_checkpoint
 from vrthinker_core.types import FrameRef, Settings, Side, Verdict, VideoPair
 from vrthinker_core.types.frames import FrameSource
 from vrthinker_core.types.messages import Message
@@ -35,18 +44,21 @@ from vrthinker_core.video import Clip
 from vrthinker_core.video.clip import frame_source
 
 
-class Numbered:
-    """Pairs that are told apart by their prompts."""
+def numbered(size: int, prompts: int | None = None) -> PairSet:
+    """Pairs that are told apart by their prompts, of which there are as many or fewer."""
 
-    def __init__(self, size: int) -> None:
-        self.size = size
+    def pair(number: int) -> LabelledPair:
+        return LabelledPair(str(number % (prompts or size)), Verdict(), lambda refs: (), number)
 
-    def pair(self, number: int) -> LabelledPair:
-        return LabelledPair(str(number), Verdict(), lambda refs: (), number)
+    return PairSet(pair, size)
+
+
+def prompts(pairs: PairSet, most: int | None = None) -> list[str]:
+    return [pairs.pair(number).prompt for number in range(most or pairs.size or 0)]
 
 
 def order(seed: int, size: int, start: int, count: int) -> list[int]:
-    shuffled = in_training_order(Numbered(size), seed)
+    shuffled = numbered(size).shuffled(seed)
     return [int(shuffled.pair(number).prompt) for number in range(start, start + count)]
 
 
@@ -63,11 +75,73 @@ def test_pairs_take_the_protocols_in_turn_and_are_judged_in_them() -> None:
 
 def test_no_judge_is_trained_with_what_it_is_measured_with() -> None:
     assert TRAINING_SEEDS <= UNSEEN
-    seeds = {DrawnPairSet(seed).drawn(number).seed for seed in range(3) for number in range(30)}
+    drawn = [PairSet.drawn(seed).pair(number) for seed in range(3) for number in range(30)]
+    seeds = {pair.source.pair.seed for pair in drawn}
     assert len(seeds) == 90
     assert max(seeds) < UNSEEN
-    with pytest.raises(IndexError):
-        DrawnPairSet(0).pair(-1)
+
+
+@pytest.mark.parametrize("size", [2, 7, 8, 40, 3000])
+def test_parts_are_disjoint_by_prompt_and_the_same_in_every_set(size: int) -> None:
+    """Prompts come three times each; the stages of a small set share what is not held out."""
+    config, pairs = PartsConfig(), numbered(3 * size, size)
+    parts = {name: prompts(pairs.part(name, config)) for name in PARTS}
+    held_out = parts.pop("held-out")
+    assert held_out
+    assert {*held_out}.isdisjoint({each for found in parts.values() for each in found})
+    assert all(sorted(found) == sorted(3 * [*{*found}]) for found in (held_out, *parts.values()))
+    if size >= 40:
+        assert not pairs.sharing(config)
+        assert sum(map(len, parts.values())) + len(held_out) == 3 * size
+        assert parts["grpo"] != prompts(pairs.part("grpo", replace(config, seed=1)))
+    else:
+        assert f"hold {size} prompts, too few to divide" in pairs.sharing(config)
+        assert all(len(found) == 3 * (size - 1) for found in parts.values())
+    if size == 3000:
+        shares = [len(found) / (3 * size) for found in (*parts.values(), held_out)]
+        assert shares == pytest.approx([0.3, 0.3, 0.3, 0.1], abs=0.03)
+        mixture = PairSet.mixed([(numbered(40), 1.0), (pairs, 1.0), (PairSet.drawn(1), 1.0)], 0)
+        mixed = {*prompts(mixture.part("grpo", config), 300)}
+        assert {each for each in mixed if each.isdecimal()} <= {*parts["grpo"]}
+        assert not all(each.isdecimal() for each in mixed)
+
+
+def test_every_command_keeps_to_its_part_and_so_does_a_run_that_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"A dog, number {n}." for n in range(30)]
+    rows = [("v.mp4", "v.mp4", prompt, "1", n, "2", "1") for n in "01" for prompt in names]
+    table, script = write_table(tmp_path, rows), tmp_path / "script.jsonl"
+    script.write_text(json.dumps({"reply": SAID, "protocol": "paired"}))
+    found: dict[str, list[list[str]]] = {name: [] for name in PARTS[:3]}
+
+    def noted(run: StageRun, given: PairSet | Teacher) -> Path | None:
+        pairs = given.pairs if isinstance(given, Teacher) else given
+        found[run.folder.state.stage].append(prompts(pairs))
+        if not (half := run.folder.checkpoints / "half").exists():
+            half.write_text("stopped here")
+            return None
+        (run.folder.path / "metrics.jsonl").touch()
+        with new_checkpoint(run.folder) as made:
+            shutil.copytree(NANO, made, dirs_exist_ok=True)
+        return run.folder.result
+
+    for name in ("cold_start", "rejection", "run_grpo"):
+        monkeypatch.setattr(f"vrthinker_core.training.pipeline.{name}", noted)
+    for name in ("play", "pass_gate", "_held_out"):
+        monkeypatch.setattr(f"vrthinker_core.training.pipeline.{name}", lambda *_: [])
+    asked = ("--model", "nano", "--data", table, "--teacher", f"scripted:{script}", "--resume")
+    for stage, starts in (("all", 4), ("rejection", 2)):
+        begun = [call("train", stage, *asked, "--out", tmp_path / stage) for _ in range(starts)]
+        assert [code for code, *_ in begun] == [INTERRUPTED] * (starts - 1) + [0], begun
+    assert [len(times) for times in found.values()] == [2, 4, 2]
+    assert all(times == [times[0]] * len(times) for times in found.values())
+    parts = {name: {*times[0]} for name, times in found.items()}
+    assert sum(map(len, parts.values())) == len(set.union(*parts.values())) < len(names)
+    taught = ("teacher", "--judge", f"scripted:{script}", "--data", table, "--out", tmp_path / "t")
+    assert call(*taught)[0] == 0
+    traces = (tmp_path / "t" / "traces").iterdir()
+    assert {load(trace).started.prompt for trace in traces} == parts["cold-start"]
 
 
 def test_every_epoch_has_each_pair_once_in_an_order_of_its_own() -> None:
@@ -76,10 +150,10 @@ def test_every_epoch_has_each_pair_once_in_an_order_of_its_own() -> None:
     assert len({tuple(epoch) for epoch in epochs}) == 3
     assert order(1, 12, 7, 20) == [*epochs[0], *epochs[1], *epochs[2]][7:27]
     assert order(2, 12, 0, 12) != epochs[0]
-    shuffled = in_training_order(Numbered(3), 1)
+    shuffled = numbered(3).shuffled(1)
     assert len({shuffled.pair(number).seed for number in range(9)}) == 9, "it is answered anew"
-    drawn = DrawnPairSet(5)
-    assert in_training_order(drawn, 9) is drawn, "pairs without an end keep their order"
+    drawn = PairSet.drawn(5)
+    assert drawn.shuffled(9) is drawn, "pairs without an end keep their order"
 
 
 REFS = (FrameRef(16, Side.SECOND), FrameRef(0, Side.FIRST), FrameRef(16, Side.FIRST))
@@ -109,7 +183,7 @@ def test_a_rollout_over_files_is_sent_what_the_product_sends(table: Path) -> Non
 
     backend = ScriptedBackend(reply, protocol="paired")
     events = list(judge(row.videos, backend, Settings()))
-    with VideoPairSet([row], PAIRED) as pairs:
+    with PairSet.of_rows([row], PAIRED) as pairs:
         (rollout,) = play([pairs.pair(0)], backend, Settings())
     assert len(sent) == 4
     assert sent[:2] == sent[2:]

@@ -29,6 +29,7 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.training import sharding
 from vrthinker_core.training.config import OptimizerConfig, SftConfig, changed_config, preset_config
 from vrthinker_core.training.outcome_file import read_outcomes
+from vrthinker_core.training.pair_set import PairSet
 from vrthinker_core.training.pipeline import TrainingData, train_stage
 from vrthinker_core.training.run_folder import Processes, RunFolder, TimeBudget, TrainedStage
 from vrthinker_core.training.sft import train_sft
@@ -180,7 +181,7 @@ def test_what_a_launch_cannot_do_is_one_sentence(
     for name, value in {**LAUNCHED, "WORLD_SIZE": "2", "FSDP_VERSION": version}.items():
         monkeypatch.setenv(name, value)
     config, processes = changed_config(preset_config("nano"), changes), Processes(2, 1)
-    data, folder = TrainingData("drawn", DrawnPairs(0)), RunFolder(tmp_path, processes)
+    data, folder = TrainingData("drawn", PairSet.drawn(0)), RunFolder(tmp_path, processes)
     with pytest.raises(BadInput, match=said):
         train_stage(stage, str(NANO), data, config, folder, TimeBudget())
 

@@ -11,7 +11,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 
@@ -30,14 +29,11 @@ from vrthinker_core.training.config import GateConfig, TrainConfig, changed_conf
 from vrthinker_core.training.grpo import grpo_arguments
 from vrthinker_core.training.metrics import StepMetrics, read_metrics
 from vrthinker_core.training.outcome_file import read_outcomes
-from vrthinker_core.training.pair_set import DrawnPairSet, PairSet
+from vrthinker_core.training.pair_set import PairSet
 from vrthinker_core.training.pipeline import (
-    PARTS,
     HeldOutFigures,
-    Split,
     TrainingData,
     measure_judge,
-    part_of,
     pass_gate,
     require_training_memory,
     train_all,
@@ -96,7 +92,7 @@ def test_a_teachers_folder_is_learnt_from_but_for_held_out_pairs(
     learn: Learn, tmp_path: Path
 ) -> None:
     said: list[str] = []
-    pairs = Split(PAIRS, numbers=(0, 1, 2))
+    pairs = PairSet(PAIRS.pair, 3)
     list(run_teacher(PAIRS, range(3), SCRIPTED, TeacherJob("s", "drawn:3"), tmp_path / "taught"))
     data = TrainingData("taught", pairs, ready=open_ready_runs(str(tmp_path / "taught")))
     config = changed_config(CONFIG, ["cold_start.traces=4"])
@@ -148,7 +144,7 @@ def test_a_teacher_is_there_only_while_it_plays(learn: Learn, tmp_path: Path) ->
 
 def concat(number: int) -> ScriptedBackend:
     """Knows the pair, and speaks concat."""
-    said = ", ".join(f"{name}={n}" for name, n in PAIRS.drawn(number).verdict.labels.items())
+    said = ", ".join(f"{name}={n}" for name, n in PAIRS.pair(number).truth.labels.items())
     text = f"<snapshot>a</snapshot><think>b</think><final answer>{said}</final answer>"
     return ScriptedBackend([text], protocol="concat")
 
@@ -273,7 +269,7 @@ JUDGE = ScriptedBackend([look(1), ANSWER], protocol="paired")
 
 def few(size: int, make: Callable[[int], LabelledPair] = labelled) -> PairSet:
     """A finite set of pairs, made from their numbers."""
-    return Mock(size=size, pair=make)
+    return PairSet(make, size)
 
 
 def test_of_known_labels_all_must_be_right() -> None:
@@ -313,25 +309,4 @@ def test_what_a_gate_stops_may_go_on(
     with pytest.raises(BadInput, match=f"{why}.*{on}"):
         pass_gate(HeldOutFigures(64, 8, *figures), GATES, "out/model")
     silent = ScriptedBackend(["I like the first one."], protocol="paired")
-    assert measure_judge(silent, DrawnPairSet(0), Settings(max_turns=2), GATES).format == 0
-
-
-@pytest.mark.parametrize("size", [2, 5, 40, 5000])
-def test_no_stage_sees_what_is_held_out(size: int) -> None:
-    parts = {name: part_of(few(size), name, 64).numbers for name in PARTS}
-    held, trained = set(parts["held-out"] or ()), set(parts["grpo"] or ())
-    assert held
-    assert not held & trained
-    assert held | trained == set(range(size))
-    assert len(held) <= max(1, min(64, size // 10))
-    assert parts["cold-start"] == parts["rejection"] == parts["grpo"]
-    for name in PARTS:
-        with pytest.raises(BadInput, match="give two or more"):
-            part_of(few(1), name, 64)
-
-
-def test_parts_of_endless_pairs_all_differ() -> None:
-    parts = [part_of(DrawnPairSet(3), name, 64) for name in PARTS]
-    seeds = {part.pair(number).prompt + str(number) for part in parts for number in range(3)}
-    assert part_of(DrawnPairSet(3), "grpo", 64).size is None
-    assert len(seeds) > 9
+    assert measure_judge(silent, PairSet.drawn(0), Settings(max_turns=2), GATES).format == 0

@@ -25,7 +25,7 @@ from vrthinker_core.results.open_dataset import read_dataset
 from vrthinker_core.traces import jpeg_size, load
 from vrthinker_core.training.filters import Outcome, Reason
 from vrthinker_core.training.outcome_file import OUTCOMES, read_outcomes
-from vrthinker_core.training.pair_set import DrawnPairSet, VideoPairSet, kept_rollouts
+from vrthinker_core.training.pair_set import PairSet, kept_rollouts
 from vrthinker_core.training.rollouts import play
 from vrthinker_core.training.sft_data import open_ready_runs, taught_pairs
 from vrthinker_core.training.teacher import TeacherJob, run_teacher, scripted_teacher
@@ -34,7 +34,7 @@ from vrthinker_core.training.token_rows import token_rows
 from vrthinker_core.types import Preference, ProtocolName, Settings, Verdict
 
 __all__ = ["nano"]
-PAIRS = DrawnPairSet(3)
+PAIRS = PairSet.drawn(3)
 JOB = TeacherJob("a script", "drawn:3", Settings())
 
 
@@ -54,7 +54,7 @@ def test_a_teacher_that_knows_the_truth_is_kept_whole(tmp_path: Path) -> None:
     assert [outcome.kept for outcome in made] == [True, True]
     for outcome in made:
         trace = load(tmp_path / outcome.file)
-        assert trace.finished.verdict == PAIRS.drawn(outcome.pair).verdict
+        assert trace.finished.verdict == PAIRS.pair(outcome.pair).truth
         assert [len(turn.frames) for turn in trace.turns] == [8, 2]
         shown = [frame for turn in trace.turns for frame in turn.frames]
         assert {jpeg_size(frame.jpeg) for frame in shown} == {(112, 112)}
@@ -140,7 +140,7 @@ def test_a_pair_that_cannot_be_played_costs_itself_alone(tmp_path: Path) -> None
     table = write_table(tmp_path, numbered_rows("A", "B", "word " * 9000))
     (tmp_path / "1b.mp4").write_bytes((tmp_path / "1b.mp4").read_bytes()[:400])
     judge = replace(ANSWERER, context_length=8000)
-    with VideoPairSet(read_dataset("csv", table), PAIRED) as pairs:
+    with PairSet.of_rows(read_dataset("csv", table), PAIRED) as pairs:
         made = list(run_teacher(pairs, range(3), judge, JOB, tmp_path / "out"))
         assert [outcome.reason for outcome in made] == ["", Reason.VIDEO, Reason.CONTEXT]
         assert made[1].sentence.startswith("Row 2: Video 2: 1b.mp4")
@@ -157,7 +157,7 @@ def test_outside_its_scope_a_teacher_gives_lessons_and_no_verdict(tmp_path: Path
     told = [(f"{n}a.mp4", f"{n}b.mp4", "p", str(n), "", "", "") for n in (1, 2)]
     table = write_table(tmp_path, told)
     judge = ScriptedBackend([answer({"TA": 1, "VQ": 2, "MQ": 2, "OA": 1})], "paired", scope="drawn")
-    with VideoPairSet(read_dataset("csv", table), PAIRED) as pairs:
+    with PairSet.of_rows(read_dataset("csv", table), PAIRED) as pairs:
         made = list(run_teacher(pairs, range(2), judge, JOB, tmp_path / "out"))
         assert [outcome.reason for outcome in made] == ["", Reason.LABELS]
         assert [outcome.given["OA"] for outcome in made] == [1, 1]
@@ -171,17 +171,17 @@ def test_outside_its_scope_a_teacher_gives_lessons_and_no_verdict(tmp_path: Path
 
 def test_a_run_is_never_learnt_from_over_another_pair(tmp_path: Path) -> None:
     rows = numbered_rows(*["The same prompt"] * 2)
-    with VideoPairSet(read_dataset("csv", write_table(tmp_path, rows)), PAIRED) as pairs:
+    with PairSet.of_rows(read_dataset("csv", write_table(tmp_path, rows)), PAIRED) as pairs:
         made = list(run_teacher(pairs, range(2), ANSWERER, JOB, tmp_path / "out"))
         assert len(list(kept_rollouts(tmp_path / "out", pairs, keep_tokens=False))) == 2
     shorter = write_table(tmp_path, rows[1:], clips=False, name="shorter.csv")
-    with VideoPairSet(read_dataset("csv", shorter), PAIRED) as pairs:
+    with PairSet.of_rows(read_dataset("csv", shorter), PAIRED) as pairs:
         for outcome, said in ((made[0], "another pair today"), (made[1], "fewer pairs today")):
             with pytest.raises(NotForTraining, match=said):
                 list(kept_rollouts(tmp_path / "out", pairs, [outcome], keep_tokens=False))
     drawn = list(run_teacher(PAIRS, range(1), SCRIPTED, JOB, tmp_path / "drawn"))
     with pytest.raises(NotForTraining, match="another pair today"):
-        list(kept_rollouts(tmp_path / "drawn", DrawnPairSet(4), drawn, keep_tokens=False))
+        list(kept_rollouts(tmp_path / "drawn", PairSet.drawn(4), drawn, keep_tokens=False))
 
 
 def test_own_runs_come_back_token_for_token(nano: Nano, tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_own_runs_come_back_token_for_token(nano: Nano, tmp_path: Path) -> None:
     job = TeacherJob("nano", "drawn:3", keep_all=False)
     (outcome,) = run_teacher(PAIRS, range(1), nano, job, tmp_path)
     end = load(tmp_path / outcome.file).finished
-    assert (end.outside_scope, end.verdict) == (False, PAIRS.drawn(0).verdict), (
+    assert (end.outside_scope, end.verdict) == (False, PAIRS.pair(0).truth), (
         "what is drawn in memory is drawn, too"
     )
     (kept,) = kept_rollouts(tmp_path, PAIRS, keep_tokens=True)
@@ -224,7 +224,7 @@ def test_the_command_says_what_can_be_learnt_from_and_others_learn_from_it(tmp_p
     assert "1 of 2 runs kept, of 1 of 2 pairs." in done[1]
     assert "MQ: 1 of 2 well-formed runs are right (50 %)." in done[1]
     assert call(*asked, "--data", table)[:2] == done[:2]
-    endless = "Drawn pairs never end: say how many with --pairs.\n"
+    endless = "Drawn and mixed pairs never end: say how many with --pairs.\n"
     assert call(*asked, "--data", "drawn:1") == (2, "", endless)
     assert export([out], "sft", rows).rows == 1, "a wrong label teaches nothing"
     assert export([out], "rl", rows).rows == 2

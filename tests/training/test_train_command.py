@@ -19,13 +19,13 @@ from vrthinker_core.backends.checkpoint import open_checkpoint
 from vrthinker_core.backends.judge_name import NANO
 from vrthinker_core.commands.train_command import (
     chosen_teacher,
-    named_places,
+    named_model,
     open_training_data,
 )
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.config import changed_config, preset_config
 from vrthinker_core.training.pipeline import STAGES, TrainingData
-from vrthinker_core.training.run_folder import TrainedStage, TrainingRun, open_run_folder
+from vrthinker_core.training.run_folder import TrainedStage, TrainingRun
 from vrthinker_core.ui.runs_tab import TraceFiles
 
 FEW = (
@@ -84,7 +84,6 @@ def test_all_stages_from_one_command(tmp_path: Path) -> None:
     [
         ("grpo --model nano --data nowhere.csv", "There is no file or folder"),
         ("all --model nano --data traces:nowhere", "nowhere: name the training data as"),
-        ("all --data drawn2:1", "name the pairs as drawn:SEED"),
         ("all --data drawn:1 --teacher scripted:nowhere.jsonl", "nowhere.jsonl"),
         ("grpo --data drawn:1", "--model is missing"),
         ("base", "'base' is not one of"),
@@ -129,7 +128,7 @@ def test_the_scripted_teacher_speaks_all_protocols_of_the_model_in_turn() -> Non
         teacher = taught_data("all", "drawn:1", "scripted", change).teacher
         judge = teacher.open()
         assert [protocol for number in range(2) for protocol in judge(number).protocols] == spoken
-        assert [teacher.pairs.protocol(number) for number in range(2)] == spoken
+        assert [teacher.pairs.pair(number).protocol for number in range(2)] == spoken
 
 
 def test_a_run_that_goes_on_keeps_its_teacher_and_knows_its_data_from_anywhere(
@@ -159,13 +158,8 @@ def test_a_run_that_goes_on_keeps_its_teacher_and_knows_its_data_from_anywhere(
 def test_a_folder_is_known_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "cold").mkdir()
     monkeypatch.chdir(tmp_path)
-    out = tmp_path / "run"
     models = ("cold", "nano", "Qwen/Qwen2.5-VL-7B-Instruct")
-    known = [named_places(model, "", out)[0] for model in models]
-    assert known == [str(tmp_path / "cold"), *models[1:]]
-    earlier = TrainingRun("grpo", "cold", "drawn:1")
-    with open_run_folder(out, earlier, preset_config("nano"), resume=False):
-        assert named_places(str(tmp_path / "cold"), "drawn:1", out) == ("cold", "drawn:1")
+    assert [*map(named_model, models)] == [str(tmp_path / "cold"), *models[1:]]
 
 
 @pytest.mark.parametrize("line", LAUNCH_LINES)

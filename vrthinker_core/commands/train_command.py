@@ -1,7 +1,7 @@
 """The commands `train` and `teacher`. A stopped run can continue in its folder."""
 
 import time
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -46,7 +46,7 @@ from vrthinker_core.words import encodable, printable, rate_parts
 
 if TYPE_CHECKING:
     from vrthinker_core.training.cold_start import Teacher
-    from vrthinker_core.training.pair_set import FramePlans, PairSet
+    from vrthinker_core.training.pair_set import FramePlans
     from vrthinker_core.training.pipeline import TrainingData
 
 SCRIPTED = "scripted"  # the teacher that knows the labels of drawn pairs
@@ -57,31 +57,17 @@ def resolved_model(model: str) -> str:
     return str(asset("nano")) if model == "nano" else model
 
 
-def named_places(model: str, data: str, out: Path) -> tuple[str, str]:
-    """Return the names of model and data with absolute paths.
-
-    Keeps the spelling of a run in `out` that an earlier version began. Raises `BadInput` if its
-    state is damaged, or if there are no such data.
-    """
-    from vrthinker_core.training.data import absolute_data, find_data
-
-    if not _is_drawn(data):
-        find_data(data)
-    before = read_state(out) if (out / STATE).is_file() else None
-    if model != "nano" and Path(model).is_dir():
-        same = before is not None and Path(before.model).resolve() == Path(model).resolve()
-        model = before.model if before is not None and same else str(Path(model).absolute())
-    return model, absolute_data(data, before.data if before is not None else None)
+def named_model(model: str) -> str:
+    """Return the name of a model, a folder with its absolute path."""
+    return str(Path(model).absolute()) if model != "nano" and Path(model).is_dir() else model
 
 
 def chosen_teacher(stage: str, data: str, teacher: str | None) -> str | None:
     """Return the named teacher; `scripted` for cold starts on drawn pairs."""
-    scripted = _is_drawn(data) and stage in ("cold-start", "all")
+    from vrthinker_core.training.data import is_drawn
+
+    scripted = stage in ("cold-start", "all") and is_drawn(data)
     return SCRIPTED if teacher is None and scripted else teacher
-
-
-def _is_drawn(data: str) -> bool:
-    return data.partition(":")[0] == "drawn"
 
 
 def open_training_data(run: TrainingRun, config: TrainConfig) -> "TrainingData":
@@ -105,9 +91,10 @@ def open_training_data(run: TrainingRun, config: TrainConfig) -> "TrainingData":
         return TrainingData(run.data, None, ready=ready)
     # TRL reads the replies of one protocol only.
     played = protocols[:1] if run.stage in ("grpo", "all") else protocols
-    pairs = open_pairs(taught_pairs(run.data), frame_plans(config.settings, played))
+    data = taught_pairs(run.data)
+    pairs = open_pairs(data, frame_plans(config.settings, played), config.seed)
     plans = frame_plans(config.settings, protocols)
-    taught = open_teacher(run.teacher, pairs, plans) if run.teacher else None
+    taught = open_teacher(run.teacher, data, plans, config.seed) if run.teacher else None
     return TrainingData(run.data, pairs, taught, ready)
 
 
@@ -120,7 +107,7 @@ def _trained_protocols(model: str) -> tuple[ProtocolName, ...]:
     return read_marker(folder, model).protocols
 
 
-def open_teacher(name: str, pairs: "PairSet", plans: "FramePlans") -> "Teacher":
+def open_teacher(name: str, data: str, plans: "FramePlans", seed: int = 0) -> "Teacher":
     """Return a teacher by name; `scripted` uses all these protocols in turn.
 
     Checks only the files of a checkpoint. The process that runs the teacher reads the weights.
@@ -128,16 +115,15 @@ def open_teacher(name: str, pairs: "PairSet", plans: "FramePlans") -> "Teacher":
     """
     from vrthinker_core.drawn.teacher import write_lesson
     from vrthinker_core.training.cold_start import Teacher
-    from vrthinker_core.training.pair_set import DrawnPairSet
+    from vrthinker_core.training.data import is_drawn, open_pairs
     from vrthinker_core.training.teacher import scripted_teacher
 
     if name == SCRIPTED:
-        if not isinstance(pairs, DrawnPairSet):
+        if not is_drawn(data):
             raise BadInput(
                 "The scripted teacher knows only drawn pairs: give --data drawn:SEED, or name another judge."
             )
-        grids = tuple((protocol, plan.grid) for protocol, plan in plans.items())
-        own = replace(pairs, grids=grids)
+        own = open_pairs(data, plans, seed)
         return Teacher(name, lambda: scripted_teacher(own, write_lesson), own)
     judge = parse_judge(name)
     if judge.kind == "python":  # Also named by the folder of a run to resume: it must not run code
@@ -180,9 +166,10 @@ def train(
         ),
     ] = None,
     data: Annotated[
-        str | None,
+        list[str] | None,
         Option(
-            help="drawn:SEED, a data set, a table, rows, or a folder of traces or of a teacher."
+            help="drawn:SEED, a data set, a table, rows, or a folder of traces or of a teacher. "
+            "Several are mixed, by a weight in DATA=0.5."
         ),
     ] = None,
     out: Annotated[
@@ -215,11 +202,13 @@ def train(
 
     Checkpoints are saved every few minutes. --resume continues a stopped or killed run.
     """
+    from vrthinker_core.training.data import absolute_data
+
     if minutes is not None and not minutes > 0:
         raise BadInput(f"--minutes {minutes} leaves no time: give a number above 0.")
     if resume and out is not None and (out / STATE).is_file():
         before = read_state(out)
-        model, data = model or before.model or None, data or before.data or None
+        model, data = model or before.model or None, data or before.data.split("\n")
         teacher = teacher or before.teacher or None
     kept = resume and out is not None and (out / CONFIG).is_file()
     goes_on = out if kept and preset is None else None
@@ -233,12 +222,13 @@ def train(
     model = model or ("nano" if stage == "all" else None)
     if model is None:
         raise BadInput(f"--model is missing: {stage} goes on from a checkpoint.")
-    if data is None:
+    if not data:
         raise BadInput("--data is missing: name the pairs to train with, as drawn:1 or a data set.")
-    places = named_places(model, data, out)
+    names = absolute_data("\n".join(data))
     if preset is None and not kept and not _is_nano(resolved_model(model)):
         raise BadInput("--preset is missing: name the settings for the model's size, nano or 7b.")
-    run = TrainingRun(stage, *places, chosen_teacher(stage, data, teacher) or "")
+    taught = chosen_teacher(stage, names, teacher) or ""
+    run = TrainingRun(stage, named_model(model), names, taught)
     raise Exit(_train(run, config, out, minutes, resume))
 
 
@@ -276,19 +266,20 @@ def _train(
 ) -> int:
     starts: dict[str, tuple[int, float]] = {}
     end = None if minutes is None else time.monotonic() + minutes * 60
-    from vrthinker_core.training.pair_set import VideoPairSet
     from vrthinker_core.training.pipeline import train_all, train_stage
 
     data = open_training_data(run, config)
-    run = replace(run, digest=data.pairs.digest if isinstance(data.pairs, VideoPairSet) else None)
-    files = data.pairs if isinstance(data.pairs, AbstractContextManager) else nullcontext()
+    if data.pairs is not None:
+        run = replace(run, digest=data.pairs.digest)
     processes = launched_processes()
     say = print if processes.main else lambda _: None
     opened = open_run_folder(out, run, config, resume=resume, processes=processes)
-    with files, opened as folder, stop_on_signal() as stopped:
+    with data.pairs or nullcontext(), opened as folder, stop_on_signal() as stopped:
         if folder.state.done:
             say(printable(f"This run is done: {folder.result}"))
             return 0
+        if data.pairs is not None and (said := data.pairs.sharing(config.parts)):
+            say(said)
         stage, source = folder.state.stage, resolved_model(folder.state.model)
         with progress_line("steps") as update:
 
@@ -315,7 +306,11 @@ def _train(
 def teacher(
     *,
     data: Annotated[
-        str, Option(help="Pairs: drawn:SEED, a data set, a table, rows, or a folder of traces.")
+        list[str],
+        Option(
+            help="Pairs: drawn:SEED, a data set, a table, rows, or a folder of traces; of a finite "
+            "set the part of the cold start. Several are mixed, by a weight in DATA=0.5."
+        ),
     ],
     out: Annotated[Path, Option(help="Folder for the runs: a new one, or one to continue.")],
     judge: JudgeOption = None,
@@ -323,6 +318,9 @@ def teacher(
         int | None, Option(help="Number of pairs, from the first on. (default: all)")
     ] = None,
     samples: Annotated[int, Option(help="Runs per pair.")] = 1,
+    changes: Annotated[
+        list[str] | None, Option("--set", help="Change a share, as train does: parts.grpo=0.5.")
+    ] = None,
     settings: Settings,
 ) -> None:
     """Run a judge over labelled pairs; report runs fit for training.
@@ -330,31 +328,32 @@ def teacher(
     Every run is saved as a trace when it ends. The same command continues after a stop. The judge
     scripted works on drawn pairs only.
     """
-    from vrthinker_core.training.data import absolute_data, find_data, open_pairs
+    from vrthinker_core.training.data import absolute_data, open_pairs
     from vrthinker_core.training.filters import report_outcomes
-    from vrthinker_core.training.outcome_file import OUTCOMES, read_job, read_outcomes
+    from vrthinker_core.training.outcome_file import read_outcomes
     from vrthinker_core.training.teacher import TeacherJob, run_teacher
 
     if samples < 1:
         raise BadInput(f"--samples {samples} makes no run: give a number from 1 up.")
     if pairs is not None and pairs < 1:
         raise BadInput(f"--pairs {pairs} takes no pair: give a number from 1 up.")
-    if not _is_drawn(data):
-        find_data(data)
+    names = absolute_data("\n".join(data))
+    parts = changed_config(preset_config("nano"), changes or []).parts
     choice = judge or default_choice()
     opened = None if choice == SCRIPTED else open_backend(choice)
     trained = () if opened is None else opened.protocols
     plans = frame_plans(settings, (chosen_protocol(settings, trained),))
-    pair_set = open_pairs(data, plans)
-    backend = opened or open_teacher(choice, pair_set, plans).open()
+    backend = opened or open_teacher(choice, names, plans).open()
+    whole = open_pairs(names, plans)
+    if said := whole.sharing(parts):
+        print_error(said)
+    pair_set = whole.part("cold-start", parts)
     sizes = [size for size in (pairs, pair_set.size) if size is not None]
     if not sizes:
-        raise BadInput("Drawn pairs never end: say how many with --pairs.")
-    # A folder keeps the spelling of the data with which an earlier version began it
-    earlier = str(read_job(out).get("data", "")) if (out / OUTCOMES).is_file() else None
-    job = TeacherJob(choice, absolute_data(data, earlier), settings, samples)
+        raise BadInput("Drawn and mixed pairs never end: say how many with --pairs.")
+    job = TeacherJob(choice, names, settings, samples, parts)
     numbers = range(min(sizes))
-    with stop_on_signal() as stopped, progress("runs") as advance:
+    with whole, stop_on_signal() as stopped, progress("runs") as advance:
         runs = run_teacher(pair_set, numbers, backend, job, out, stopped)
         for made, _ in enumerate(runs, start=1):
             advance(made, len(numbers) * samples)

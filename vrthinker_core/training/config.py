@@ -111,6 +111,17 @@ class GateConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class PartsConfig:
+    """Shares of the prompts of a finite data set: each prompt belongs to one part."""
+
+    cold_start: Positive = 0.3
+    rejection: Positive = 0.3
+    grpo: Positive = 0.3
+    held_out: Positive = 0.1
+    seed: Annotated[int, Ge(0)] = 0  # Another one divides the prompts otherwise
+
+
+@dataclass(frozen=True, slots=True)
 class TrainConfig:
     """All that decides what a training run does, but for its stage, its model and its data."""
 
@@ -127,6 +138,7 @@ class TrainConfig:
     gradient_checkpointing: bool = False  # Layers are computed again in the backward pass
     checkpoint_minutes: Positive = 3.0  # Between two checkpoints
     gates: GateConfig = field(default_factory=GateConfig)
+    parts: PartsConfig = field(default_factory=PartsConfig)
     trackio: bool = False  # Curves in trackio, beside the JSON lines
 
 

@@ -1,38 +1,110 @@
-"""Opens what `--data` names: drawn pairs, a data set, published RL rows, or a folder of traces."""
+"""Opens what `--data` names: drawn pairs, published tables, a folder of traces, or a mixture."""
 
 import glob
+import math
 import re
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from vrthinker_core.errors import BadInput
 from vrthinker_core.results.layout import (
-    MISSING,
     EvaluationPair,
+    FindVideo,
+    PairLayout,
     TableRow,
+    as_text,
+    check_columns,
     existing_file,
     find_below,
     make_pairs,
+    read_table,
 )
-from vrthinker_core.results.open_dataset import CSV_LAYOUT, DATASETS, MJ_FILE, VIDEOGEN_FILE
+from vrthinker_core.results.open_dataset import (
+    CSV_LAYOUT,
+    DATASETS,
+    GENAI_LAYOUT,
+    MJ_FILE,
+    MJ_LAYOUT,
+    SUBFOLDER,
+    VIDEOGEN_FILE,
+    VIDEOGEN_LAYOUT,
+)
 from vrthinker_core.results.result import RESULTS, RUN
 from vrthinker_core.training.export import trace_videos
-from vrthinker_core.training.pair_set import DrawnPairSet, FramePlans, PairSet, VideoPairSet
+from vrthinker_core.training.pair_set import FramePlans, PairSet
 from vrthinker_core.training.teaching import KnownLabel, NotForTraining, known_labels
 from vrthinker_core.training.trace_folder import read_traces
 from vrthinker_core.types import Dimension
 
+KINDS = ("traces", "rows", *DATASETS)
+TABLES = ("train.csv", VIDEOGEN_FILE, "train.json", MJ_FILE)  # Of a folder, the first counts
+ROW_FILES = (".json", ".jsonl", ".parquet")
+VOTES = re.compile(r"weighted_results1_(\w+)")
 LABEL = re.compile(rf"\b({'|'.join(Dimension)})\s*[=:]\s*([\w.+-]*\w)", re.IGNORECASE)
 
 
-def read_rl_rows(path: Path) -> list[EvaluationPair]:
-    """The pairs of a file; videos are full paths, or relative to its folder.
+def _votes(alignment: str, preference: str) -> PairLayout:
+    labels = {Dimension.TA: alignment, Dimension.VQ: preference, Dimension.MQ: "Coherence"}
+    videos, generators = ("video1", "video2"), ("model1", "model2")
+    return PairLayout(videos, "prompt", labels, generators, CSV_LAYOUT.words)
 
-    No network is asked, and no copy stays in the cache. Raises BadInput for a file without rows.
+
+FORMS = (
+    VIDEOGEN_LAYOUT,  # Its part for training names no generators and no overall label
+    MJ_LAYOUT,
+    GENAI_LAYOUT,
+    _votes("Alignment", "Preference"),  # Rapidata; dimensions as in the paper's appendix D
+    _votes("Prompt_Adherence", "Aesthetic"),  # datapointai
+    CSV_LAYOUT,  # A table of your own, and published RL rows
+)
+"""The published forms of tables; of those whose videos and prompt a table has, most labels win."""
+
+
+def read_rows(path: Path) -> list[EvaluationPair]:
+    """Return the pairs of a table, or of the training part of a data set's folder.
+
+    A video is a full path, a path relative to the table, or the name of a file anywhere in the
+    folder of the data set. Raises BadInput for a table that cannot be read or has unknown columns.
     """
+    tables = _tables(path)
+    rows = [row for table in tables for row in _read(table)]
+    columns = {column for row in rows for column in row.values}
+    fitting = [form for form in FORMS if columns >= {*form.videos, form.prompt}]
+    if not fitting and rows and tables[0].suffix not in ROW_FILES:
+        check_columns([*columns], (*CSV_LAYOUT.videos, CSV_LAYOUT.prompt), tables[0].name)
+    form = max(fitting, key=lambda form: len(columns & {*form.labels.values()}), default=CSV_LAYOUT)
+    numbered = (replace(row, number=number) for number, row in enumerate(rows, start=1))
+    return make_pairs(numbered, form, _video_finder(path, tables[0].parent))
+
+
+def _tables(path: Path) -> list[Path]:
+    """Return the tables of a data set: a file itself, or the files of one split of a folder."""
+    if not path.is_dir():
+        return [path]
+    if named := [path / name for name in TABLES if (path / name).exists()]:
+        return named[:1]
+    splits: dict[str, list[Path]] = {}
+    for file in sorted((*path.glob("*.parquet"), *path.glob("*/*.parquet"))):
+        splits.setdefault(file.stem.partition("-")[0], []).append(file)
+    if len(splits) > 1 and "train" not in splits:
+        raise BadInput(
+            f"{path} holds {' and '.join(splits)}, which are different sets: give the path of one "
+            "file."
+        )
+    return splits.get("train") or next(iter(splits.values()))
+
+
+def _read(table: Path) -> list[TableRow]:
+    """Return the rows of a table, nested values as columns of their own. Raises BadInput."""
+    if table.suffix not in ROW_FILES:
+        named = [(*form.videos, form.prompt, *form.labels.values()) for form in FORMS]
+        columns = [column for names in named for column in names]
+        return [replace(row, values=_flat(row.values)) for row in read_table(table, (), columns)]
     try:
         from datasets import Dataset, disable_progress_bars
         from datasets.exceptions import DatasetsError
@@ -41,46 +113,75 @@ def read_rl_rows(path: Path) -> list[EvaluationPair]:
             "Files of rows take Hugging Face datasets: run pip install -e '.[train]'."
         ) from None
     disable_progress_bars()
-    read = Dataset.from_parquet if path.suffix == ".parquet" else Dataset.from_json
+    read = Dataset.from_parquet if table.suffix == ".parquet" else Dataset.from_json
     try:
-        with TemporaryDirectory() as cache:
-            found = read(glob.escape(str(path)), cache_dir=cache, keep_in_memory=True).to_list()
+        with TemporaryDirectory() as cache:  # No copy stays, and no network is asked
+            found = read(glob.escape(str(table)), cache_dir=cache, keep_in_memory=True).to_list()
     except (DatasetsError, OSError, StopIteration, ValueError) as error:
         # It stops the iteration for an empty file
         cause = error.__cause__ or error
         said = getattr(cause, "strerror", None) or str(cause).partition("\n")[0].rstrip(".")
         said = said or "it is empty"
         raise BadInput(
-            f"Cannot read the rows of {path}: {said}. Give JSON, JSON lines or Parquet."
+            f"Cannot read the rows of {table}: {said}. Give JSON, JSON lines or Parquet."
         ) from None
-    rows = [_table_row(number, row) for number, row in enumerate(found, start=1)]
-    return make_pairs(rows, CSV_LAYOUT, partial(find_below, path.parent, absolute=True))
+    return [TableRow(0, _flat(row)) for row in found]
 
 
-def _table_row(number: int, row: Mapping[str, Any]) -> TableRow:
-    """The row in the columns of a plain table of pairs."""
-    videos, prompt, answer = row.get("image"), row.get("prompt"), row.get("answer")
-    labels = LABEL.findall(answer) if isinstance(answer, str) else []
-    if not isinstance(videos, list) or len(videos) != 2 or row.get("is_video") is False:
-        fault = (
-            'The row does not name two videos: give a list of two paths in "image", with '
-            '"is_video" true.'
-        )
-    elif not isinstance(prompt, str):
-        fault = (
-            'The row has no "prompt": add a column of that name with the text the videos were '
-            "made from."
-        )
-    elif not labels and str(answer).strip().lower() not in MISSING:
-        fault = 'The "answer" states no label: write it as text, such as TA=1, VQ=0, MQ=2, OA=1.'
-    else:
-        values = {"video1": str(videos[0]), "video2": str(videos[1]), "prompt": prompt}
-        return TableRow(number, values | {name.upper(): label for name, label in labels})
-    return TableRow(number, {}, fault)
+def _flat(row: Mapping[str, Any]) -> dict[str, str]:
+    """Return the values as text in the columns of a form.
+
+    Of two weighted results the larger side wins, however small the difference: the paper names no
+    margin. Equal sides are a tie.
+    """
+    texts = {name: as_text(value) for name, value in row.items() if value is not None}
+    for name, value in (row.get("category_preference") or {}).items():  # MJ-Bench-Video
+        texts.setdefault(name, as_text(value))
+    videos = row.get("image")  # Of RL rows; Rapidata names its files beside their addresses
+    for number, side in enumerate("12"):
+        if isinstance(videos, list) and len(videos) == 2:
+            texts[f"video{side}"] = as_text(videos[number])
+        elif file := row.get(f"file_name{side}"):
+            texts[f"video{side}"] = as_text(file)
+    if answer := texts.get("answer"):
+        found = {name.upper(): label for name, label in LABEL.findall(answer)}
+        texts |= found or {Dimension.OA.value: answer}
+    for name in {match[1] for match in map(VOTES.fullmatch, row) if match}:
+        shares = [texts.get(f"weighted_results{side}_{name}", "") for side in "12"]
+        with suppress(ValueError):  # A missing value is no label
+            first, second = map(float, shares)
+            texts[name] = "0" if first == second else "1" if first > second else "2"
+    return texts
+
+
+def _video_finder(path: Path, folder: Path) -> FindVideo:
+    """Return how a table in `folder` finds its videos; `path`: as the data set was named."""
+    inner = not path.is_dir() and folder.name in ("data", SUBFOLDER)  # Of a published folder
+    root = folder.parent if inner else path if path.is_dir() else folder
+
+    @cache
+    def by_name() -> dict[str, Path]:
+        return {each.name.lower(): each for each in sorted(root.rglob("*.*"), reverse=True)}
+
+    def find(name: str) -> Path:
+        try:
+            return find_below(folder, name, absolute=True)
+        except BadInput:
+            address, own = "://" in name, name.rpartition("/")[2].lower()
+            file = by_name().get(own) if address or own == name.lower() else None
+            if file is None and address:
+                raise BadInput(
+                    f"There is no file {own} below {root}: put the videos of the data set there."
+                ) from None
+            if file is None:
+                raise
+            return file
+
+    return find
 
 
 def read_traced_pairs(folder: Path) -> list[EvaluationPair]:
-    """The pairs of all traces below a folder. Runs of one pair count together.
+    """Return the pairs of all traces below a folder. Runs of one pair count together.
 
     A dimension has no label if the runs of a judge contradict one another and no person says
     anything. A file that is no trace is left out.
@@ -90,7 +191,7 @@ def read_traced_pairs(folder: Path) -> list[EvaluationPair]:
         try:
             videos = [str(video["path"]) for video in trace_videos(file, file.trace)]
         except NotForTraining:
-            continue  # a run without its videos says nothing of them
+            continue  # A run without its videos says nothing of them
         found.setdefault((file.trace.started.prompt, *videos), []).append(known_labels(file))
     rows = []
     for number, (key, known) in enumerate(found.items(), start=1):
@@ -104,97 +205,100 @@ def read_traced_pairs(folder: Path) -> list[EvaluationPair]:
     return make_pairs(rows, CSV_LAYOUT, lambda name: existing_file(Path(), name))
 
 
-READERS: dict[str, Callable[[Path], list[EvaluationPair]]] = {
-    **DATASETS,
-    "rows": read_rl_rows,
-    "traces": read_traced_pairs,
-}
+@dataclass(frozen=True, slots=True)
+class NamedSet:
+    """One set of pairs, as `--data` names it."""
+
+    kind: str  # Of `KINDS`, drawn, or "" to be seen from the path
+    place: str  # A seed, or a path
+    weight: float = 1.0
+
+    def __str__(self) -> str:
+        """Spell it as `--data` takes it."""
+        kind = f"{self.kind}:" if self.kind else ""
+        return f"{kind}{self.place}{'' if self.weight == 1 else f'={self.weight:g}'}"
+
+    @property
+    def path(self) -> Path | None:
+        """The file or folder, None for drawn pairs."""
+        return None if self.kind == "drawn" else Path(self.place)
+
+    def pairs(self) -> list[EvaluationPair]:
+        """Read the rows of files, broken ones among them. Raises BadInput."""
+        path = Path(self.place).absolute()
+        traced = "traces" in (self.kind, self.kind or kind_of(path))
+        rows = read_traced_pairs(path) if traced else read_rows(path)
+        if not rows:
+            raise BadInput(f"{path} holds no pair.")
+        return rows
+
+    def open(self, plans: FramePlans, name: str = "") -> PairSet:
+        """Open the pairs; `name` stands in errors. Raises BadInput."""
+        if self.kind != "drawn":
+            return PairSet.of_rows(self.pairs(), plans, name)
+        if not self.place.isascii() or not self.place.isdecimal():
+            raise BadInput(f"{self} names no seed: give a whole number from 0 on, as in drawn:1.")
+        return PairSet.drawn(int(self.place), plans)
 
 
-def open_pairs(data: str, plans: FramePlans) -> PairSet:
-    """The pair set of `data`; `plans`: of the trained protocols, which pairs take in turn.
+def named_sets(data: str) -> list[NamedSet]:
+    """Return the sets that `data` names, one a line, each as `[KIND:]PLACE[=WEIGHT]`.
 
-    `drawn:SEED` gives drawn pairs without end. Raises BadInput if nothing can be read, a video is
-    missing, a label is none, or no pair has one.
+    A path that exists may have "=" in its name. Raises BadInput for a weight that is none.
     """
-    kind, _, seed = data.partition(":")
-    if kind != "drawn":
-        return VideoPairSet(read_pairs(data), plans)
-    if not seed.isascii() or not seed.isdecimal():
-        raise BadInput(f"{data} names no seed: give a whole number from 0 on, as in drawn:1.")
-    grids = tuple((protocol, plan.grid) for protocol, plan in plans.items())
-    return DrawnPairSet(int(seed), grids)
+    return [_named_set(line) for line in data.split("\n")]
 
 
-def path_of(data: str) -> Path | None:
-    """The file or folder that `data` names, None for drawn pairs."""
-    path = _divided(data)[1]
-    return Path(path) if path else None
+def _named_set(name: str) -> NamedSet:
+    kind, _, place = name.partition(":")
+    if kind not in ("drawn", *KINDS) or not place:
+        kind, place = "", name
+    before, equals, text = place.rpartition("=")
+    if equals and not Path(place).exists():
+        with suppress(ValueError):
+            if not 0 < (weight := float(text)) < math.inf:
+                raise BadInput(f"{name}: the weight of a data set is a number above 0, as in =0.5.")
+            return NamedSet(kind, before, weight)
+    return NamedSet(kind, place)
 
 
-def absolute_data(data: str, before: str | None = None) -> str:
-    """`data` with its whole path, so that it is found from any working directory.
+def absolute_data(data: str) -> str:
+    """Return `data` with whole paths, found from any folder. Raises BadInput if one is missing."""
+    names = []
+    for each in named_sets(data):
+        if each.path is not None and not each.path.exists():
+            raise BadInput(
+                f"There is no file or folder {each.path}: name the training data as drawn:SEED, "
+                "KIND:PATH, or a path whose kind is seen from it."
+            )
+        place = each.place if each.path is None else str(each.path.absolute())
+        names.append(str(replace(each, place=place)))
+    return "\n".join(names)
 
-    If `before`, as a folder of an earlier version has it, names the same place, it is that.
+
+def is_drawn(data: str) -> bool:
+    """Return whether all pairs of `data` are drawn."""
+    return all(each.path is None for each in named_sets(data))
+
+
+def open_pairs(data: str, plans: FramePlans, seed: int = 0) -> PairSet:
+    """Open the pairs of `data`; several sets are mixed by their weights and `seed`.
+
+    `plans`: of the trained protocols, which pairs take in turn. Raises BadInput if nothing can be
+    read, a video is missing, a label is none, or no pair of a set has one.
     """
-    kind, path = _divided(data)
-    if not path:
-        return data
-    kind_before, path_before = _divided(before or "")
-    if before and kind_before == kind and Path(path_before).resolve() == Path(path).resolve():
-        return before
-    return f"{kind}{Path(path).absolute()}"
-
-
-def _divided(data: str) -> tuple[str, str]:
-    """What stands before a path with its colon, and the path, or ""."""
-    kind, _, rest = data.partition(":")
-    if kind == "drawn":
-        return data, ""
-    if kind == "drawn2":  # In folders that earlier versions made
-        raise BadInput(f"{data} names a drawn world that is gone: name the pairs as drawn:SEED.")
-    return (f"{kind}:", rest) if kind in READERS and rest else ("", data)
-
-
-def read_pairs(data: str) -> list[EvaluationPair]:
-    """The rows of a data set, broken ones among them. Raises BadInput if nothing can be read."""
-    kind, path = find_data(data)
-    rows = READERS[kind](path.absolute())
-    if not rows:
-        raise BadInput(f"{path} holds no pair.")
-    return rows
-
-
-def find_data(data: str) -> tuple[str, Path]:
-    """Which reader `data` (not drawn) is for, and its path. Raises BadInput if nothing is there."""
-    kind, place = _divided(data)
-    path = Path(place)
-    if not path.exists():
-        raise BadInput(
-            f"There is no file or folder {path}: name the training data as drawn:SEED, "
-            "KIND:PATH, or a path whose kind is seen from it."
-        )
-    return kind.removesuffix(":") or kind_of(path), path
+    sets = named_sets(data)
+    if len(sets) == 1:
+        return sets[0].open(plans)
+    return PairSet.mixed([(each.open(plans, each.place), each.weight) for each in sets], seed)
 
 
 def kind_of(path: Path) -> str:
-    """Which reader a path is for."""
-    if path.is_dir():
-        # An evaluation or a ranking, whose table is a parquet file too
-        if (path / RUN).exists() and (path / RESULTS).exists():
-            return "traces"
-        if (path / VIDEOGEN_FILE).exists():
-            return "videogen-reward"
-        if (path / MJ_FILE).exists():
-            return "mj-bench-video"
-        tables = any(path.glob("*.parquet")) or any(path.glob("*/*.parquet"))
-        return "genai-bench" if tables else "traces"
-    if path.suffix == ".parquet":
-        return "genai-bench"
-    if path.suffix in (".jsonl", ".json"):
-        return "mj-bench-video" if path.name == MJ_FILE else "rows"
-    try:
-        with path.open("rb") as file:
-            return "videogen-reward" if b"path_A" in file.read(1000) else "csv"
-    except OSError:
-        return "csv"
+    """Return which reader a path is for, traces or rows."""
+    if not path.is_dir():
+        return "rows"
+    # An evaluation or a ranking, whose table is a parquet file too
+    evaluated = (path / RUN).exists() and (path / RESULTS).exists()
+    tables = any((path / name).exists() for name in TABLES)
+    parquet = any(path.glob("*.parquet")) or any(path.glob("*/*.parquet"))
+    return "rows" if not evaluated and (tables or parquet) else "traces"

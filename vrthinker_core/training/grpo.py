@@ -24,7 +24,7 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.protocols.factory import chosen_protocol
 from vrthinker_core.training.config import TrainConfig
 from vrthinker_core.training.metrics import StepMetrics
-from vrthinker_core.training.pair_set import PairSet, in_training_order
+from vrthinker_core.training.pair_set import PairSet
 from vrthinker_core.training.rewards import group_rewards
 from vrthinker_core.training.rollouts import Rollout, in_order, play_each
 from vrthinker_core.training.row_set import SHOWN, keep_rollouts
@@ -177,7 +177,7 @@ def run_grpo(run: StageRun, pairs: PairSet, held_out: PairSet | None = None) -> 
                 keep_rollouts(folder.path, "grpo", step.step, groups[0].rollouts[:SHOWN])
             return over
 
-        ordered, checkpoint = in_training_order(pairs, run.config.seed), locate(run.source)
+        ordered, checkpoint = pairs.shuffled(run.config.seed), locate(run.source)
         made = train_grpo(
             ordered, checkpoint, run.config, folder.checkpoints, report, say, held_out
         )

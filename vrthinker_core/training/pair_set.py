@@ -1,16 +1,20 @@
 """Pair sets: labelled pairs by number, so that a run's place in its data is one integer."""
 
+from __future__ import annotations
+
 import hashlib
+import math
 import threading
+from bisect import bisect
 from collections import OrderedDict, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from itertools import islice
+from itertools import accumulate, islice
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -22,6 +26,7 @@ from vrthinker_core.errors import BadInput, VideoError
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import pairs_digest
 from vrthinker_core.traces import load
+from vrthinker_core.training.config import PartsConfig
 from vrthinker_core.training.filters import Outcome
 from vrthinker_core.training.outcome_file import read_outcomes
 from vrthinker_core.training.rollouts import LabelledPair, Rollout
@@ -41,7 +46,7 @@ class DrawnFrames:
 
     def __init__(self, pair: DrawnPair, size: int = 112, grid: Grid = EVERY_FRAME) -> None:
         """Draw frames of `size` pixels a side; `grid` maps slots to frames."""
-        self._pair, self._size, self._grid = pair, size, grid
+        self.pair, self._size, self._grid = pair, size, grid
         self._renderers: dict[Side, SceneRenderer] = {}
         self._frames: dict[FrameRef, Frame] = {}
         self._lock = threading.Lock()  # Samples of one pair are played side by side
@@ -51,7 +56,7 @@ class DrawnFrames:
         """The two clips as a trace names them; they are in no file."""
 
         def clip(letter: str) -> ClipInfo:
-            name, size = f"drawn-{self._pair.seed}-{letter}", self._size
+            name, size = f"drawn-{self.pair.seed}-{letter}", self._size
             digest = hashlib.sha256(f"{name}-{size}".encode()).hexdigest()
             length = FRAMES, FRAME_RATE, FRAMES / FRAME_RATE
             return ClipInfo(name, digest, "drawn", "none", size, size, *length, drawn=True)
@@ -69,9 +74,9 @@ class DrawnFrames:
     def _draw(self, ref: FrameRef) -> Frame:
         side, size, index = ref.side, self._size, self._grid.index(ref.slot, FRAMES)
         if side not in self._renderers:
-            self._renderers[side] = SceneRenderer(self._pair.scenes[side], size)
+            self._renderers[side] = SceneRenderer(self.pair.scenes[side], size)
         pixels = np.ascontiguousarray(self._renderers[side].frame(index)).tobytes()
-        key = f"drawn {self._pair.seed}:{int(side)}:{index}:{size}"
+        key = f"drawn {self.pair.seed}:{int(side)}:{index}:{size}"
         times = index / FRAME_RATE, (index + 1) / FRAME_RATE
         return Frame(ref, index, *times, size, size, key, pixels)
 
@@ -163,117 +168,194 @@ FramePlans = Mapping[ProtocolName, FramePlan]
 """Which frames each protocol asks for."""
 
 
-class VideoPairSet(AbstractContextManager["VideoPairSet"]):
-    """A pair set over video files. Whoever makes one closes it."""
+PartName = Literal["cold-start", "rejection", "grpo", "held-out"]
+PARTS: tuple[PartName, ...] = get_args(PartName)
+FEW_PROMPTS = 8  # Fewer are not divided between the stages
+GOLDEN = (math.sqrt(5) - 1) / 2  # Multiples of it, modulo 1, fill every share evenly
 
-    def __init__(self, rows: Sequence[EvaluationPair], plans: FramePlans) -> None:
-        """Keep the rows with a label; those that nobody could judge, or repeat one, are left out.
 
-        `plans`: of the protocols that are trained, which rows take in turn. Raises BadInput if a
-        row is broken, since training never goes on with a part of the data that nobody has chosen,
-        or if no row has a label.
+@dataclass(frozen=True, slots=True)
+class PairSet(AbstractContextManager["PairSet"]):
+    """Labelled pairs by number, from 0 on. Equal numbers give equal pairs.
+
+    Whoever opens one closes it; sets that are made from it share its videos.
+    """
+
+    pair: Callable[[int], LabelledPair]
+    """Gives the pair of a number. Raises IndexError if there is none."""
+    size: int | None = None  # None if they never end
+    digest: str | None = None  # Of pairs and labels, in order; None for drawn ones
+    members: tuple[tuple[PairSet, float], ...] = ()  # Of a mixture, with their weights
+    seed: int = 0  # Of a mixture
+    clips: tuple[OpenClips, ...] = ()
+
+    @classmethod
+    def of_rows(cls, rows: Sequence[EvaluationPair], plans: FramePlans, name: str = "") -> PairSet:
+        """Keep the rows that have a label, and no earlier row repeats; pairs take `plans` in turn.
+
+        `name` stands in errors. Raises BadInput for a broken row, because nobody has chosen to
+        train without it, and if no row has a label.
         """
+        of = f" of {name}" if name else ""
         broken = [row for row in rows if row.fault and not row.id.partition("-again")[1]]
         if broken:
             more = f"; {count(len(broken), 'row')} of {len(rows):,} cannot be used"
             raise BadInput(
-                f"Row {broken[0].row}: {broken[0].fault.rstrip('.')}{more if broken[1:] else ''}. "
-                "Mend the data or leave these rows out."
+                f"Row {broken[0].row}{of}: {broken[0].fault.rstrip('.')}"
+                f"{more if broken[1:] else ''}. Mend the data or leave these rows out."
             )
-        self.rows = [
-            row for row in rows if not row.fault and not row.left_out and row.labels.labels
-        ]
-        if not self.rows:
+        known = [row for row in rows if not row.fault and not row.left_out and row.labels.labels]
+        if not known:
             raise BadInput(
-                f"The data hold no pair with a label ({count(len(rows), 'row')} read): there is "
-                "nothing to train with."
+                f"The data{of} hold no pair with a label ({count(len(rows), 'row')} read): there "
+                "is nothing to train with."
             )
-        self.size = len(self.rows)
-        self._clips = [(protocol, OpenClips(plan)) for protocol, plan in plans.items()]
+        opened = [(protocol, OpenClips(plan)) for protocol, plan in plans.items()]
 
-    @property
-    def digest(self) -> str:
-        """Digest of all pairs with their labels, in the order that divides them between stages."""
-        return pairs_digest(self.rows, ordered=True)
+        def pair(number: int) -> LabelledPair:
+            row = known[number]
+            protocol, clips = opened[number % len(opened)]
+            source = ClipFrames(row.videos, clips)
+            return LabelledPair(row.prompt, row.labels, source, number, protocol, f"{row.row}{of}")
 
-    def pair(self, number: int) -> LabelledPair:
-        """The pair of a row; its videos are opened when a frame is asked for."""
-        row = self.rows[number]
-        protocol, clips = self._clips[number % len(self._clips)]
-        source = ClipFrames(row.videos, clips)
-        return LabelledPair(row.prompt, row.labels, source, number, protocol, row.row)
+        digest = pairs_digest(known, ordered=True)
+        return cls(pair, len(known), digest, clips=tuple(clips for _, clips in opened))
+
+    @classmethod
+    def drawn(cls, seed: int, plans: FramePlans | None = None) -> PairSet:
+        """Draw pairs without end, never those that judges are measured with.
+
+        Pairs take the protocols of `plans` in turn; without any they take the judge's.
+        """
+        grids: list[tuple[ProtocolName | None, Grid]] = [(None, EVERY_FRAME)]
+        if plans:
+            grids = [(protocol, plan.grid) for protocol, plan in plans.items()]
+
+        def pair(number: int) -> LabelledPair:
+            state = int(np.random.SeedSequence((seed, number)).generate_state(1, np.uint64)[0])
+            drawn = draw_pair(state % TRAINING_SEEDS)
+            protocol, grid = grids[number % len(grids)]
+            source = DrawnFrames(drawn, grid=grid)
+            return LabelledPair(drawn.prompt, drawn.verdict, source, number, protocol)
+
+        return cls(pair)
+
+    @classmethod
+    def mixed(cls, members: Sequence[tuple[PairSet, float]], seed: int) -> PairSet:
+        """Draw from several sets without end, each by its weight's share.
+
+        A set is gone through in shuffled epochs, so a small one comes again sooner.
+        """
+        sets = [each.shuffled(seed + number) for number, (each, _) in enumerate(members)]
+        weights = np.array([weight for _, weight in members])
+        ends = np.cumsum(weights / weights.sum())[:-1]
+        start = np.random.default_rng(seed).random()
+
+        def pair(number: int) -> LabelledPair:
+            places = (start + np.arange(number + 1) * GOLDEN) % 1
+            turns = np.searchsorted(ends, places, side="right")
+            turn, before = int(turns[-1]), int(np.count_nonzero(turns[:-1] == turns[-1]))
+            return replace(sets[turn].pair(before), seed=number)
+
+        known = [each.digest or "" for each, _ in members]
+        digest = hashlib.sha256("\n".join(known).encode()).hexdigest() if any(known) else None
+        clips = tuple(opened for each, _ in members for opened in each.clips)
+        return cls(pair, None, digest, tuple(members), seed, clips)
+
+    def _finite_pairs(self) -> Iterator[LabelledPair]:
+        """Yield each pair of the finite sets once."""
+        for each in [member for member, _ in self.members] or [self]:
+            yield from map(each.pair, range(each.size or 0))
+
+    def _divide(self, config: PartsConfig) -> dict[PartName, set[str]]:
+        """Divide the prompts by hash: in every data set, a prompt is in the same part.
+
+        At least one of several prompts is held out. The stages share the others if there are few,
+        or too few for each stage.
+        """
+
+        def place(prompt: str) -> int:
+            text = f"{config.seed} {prompt}".encode("utf-8", "replace")
+            return int.from_bytes(hashlib.sha256(text).digest()[:8])
+
+        known = sorted({pair.prompt for pair in self._finite_pairs()}, key=place)
+        last = set(known[1:][-1:])
+        shares = config.cold_start, config.rejection, config.grpo, config.held_out
+        ends = [end / sum(shares) * 2**64 for end in accumulate(shares)][:-1]
+        found: dict[PartName, set[str]] = {name: set() for name in PARTS}
+        for prompt in known:
+            found["held-out" if prompt in last else PARTS[bisect(ends, place(prompt))]].add(prompt)
+        if len(known) < FEW_PROMPTS or not all(found.values()):
+            found = {**dict.fromkeys(PARTS, set(known) - last), "held-out": last}
+        return found
+
+    def part(self, name: PartName, config: PartsConfig) -> PairSet:
+        """Return the pairs of a stage, or the held-out ones. Drawn pairs have ranges of numbers.
+
+        Raises BadInput if all pairs have one prompt, and held-out ones are wanted.
+        """
+        found = self._part(PARTS.index(name), self._divide(config)[name])
+        if found.size == 0:
+            raise BadInput(
+                "All pairs of the data have one prompt, and those of one prompt are held out to "
+                "measure with: give pairs of two prompts or more."
+            )
+        return found
+
+    def _part(self, number: int, prompts: Collection[str]) -> PairSet:
+        if self.members:
+            parts = [(each._part(number, prompts), weight) for each, weight in self.members]
+            found = [(part, weight) for part, weight in parts if part.size != 0]
+            return PairSet.mixed(found, self.seed) if found else replace(self, size=0)
+        if self.size is None:
+            first = number * 10_000_000  # Pairs of each part
+            return replace(self, pair=lambda number: self.pair(first + number))
+        numbers = [number for number in range(self.size) if self.pair(number).prompt in prompts]
+        return replace(self, pair=lambda number: self.pair(numbers[number]), size=len(numbers))
+
+    def outside(self, name: PartName, config: PartsConfig) -> Iterator[LabelledPair]:
+        """Yield the pairs of finite sets that do not belong to the part."""
+        own = self._divide(config)[name]
+        return (pair for pair in self._finite_pairs() if pair.prompt not in own)
+
+    def sharing(self, config: PartsConfig) -> str:
+        """Say that the stages share the pairs; "" if each stage has its own."""
+        found = self._divide(config)
+        if not found["held-out"] or found["grpo"] != found["cold-start"]:
+            return ""
+        prompts = count(len(found["grpo"] | found["held-out"]), "prompt")
+        return (
+            f"The data hold {prompts}, too few to divide: the stages share all but one, which is "
+            "held out to measure with."
+        )
+
+    def shuffled(self, seed: int) -> PairSet:
+        """Return a finite set over and over, each epoch in another order; others as they are.
+
+        Pair k of epoch e has the number e * size + k. Each time, other replies are sampled.
+        """
+        if self.size is None:
+            return self
+        size = self.size
+
+        def pair(number: int) -> LabelledPair:
+            epoch, place = divmod(number, size)
+            return replace(self.pair(_epoch_order(seed, epoch, size)[place]), seed=number)
+
+        return replace(self, pair=pair, size=None)
 
     def close(self) -> None:
         """Close all videos that are open."""
-        for _, clips in self._clips:
+        for clips in self.clips:
             clips.close()
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
 
-class PairSet(Protocol):
-    """Labelled pairs by number. The same number always gives the same pair."""
-
-    @property
-    def size(self) -> int | None:
-        """How many pairs there are, numbered from 0; None if they never end."""
-
-    def pair(self, number: int) -> LabelledPair:
-        """The pair of a number. Raises IndexError if there is none."""
-
-
-@dataclass(frozen=True, slots=True)
-class DrawnPairSet:
-    """Drawn pairs without end, never those that judges are measured with."""
-
-    seed: int  # Sets of other seeds have other pairs
-    grids: tuple[tuple[ProtocolName | None, Grid], ...] = ((None, EVERY_FRAME),)
-    """The protocols that pairs take in turn (None: the judge's), and which frame a slot is."""
-    size: ClassVar[None] = None  # They never end
-
-    def pair(self, number: int) -> LabelledPair:
-        """The pair of a number from 0 on."""
-        drawn = self.drawn(number)
-        protocol, grid = self.grids[number % len(self.grids)]
-        source = DrawnFrames(drawn, grid=grid)
-        return LabelledPair(drawn.prompt, drawn.verdict, source, number, protocol)
-
-    def protocol(self, number: int) -> ProtocolName | None:
-        """The protocol of the pair of a number."""
-        return self.grids[number % len(self.grids)][0]
-
-    def drawn(self, number: int) -> DrawnPair:
-        """The drawn pair of a number, with all that is known of it."""
-        if number < 0:
-            raise IndexError(number)
-        state = int(np.random.SeedSequence((self.seed, number)).generate_state(1, np.uint64)[0])
-        return draw_pair(state % TRAINING_SEEDS)
-
-
-@dataclass(frozen=True, slots=True)
-class ShuffledPairs:
-    """A finite set over and over, each epoch shuffled: pair k of epoch e is e * size + k."""
-
-    pairs: PairSet
-    seed: int
-    size: ClassVar[None] = None  # Epochs never end
-
-    def pair(self, number: int) -> LabelledPair:
-        """The pair whose turn it is; each time it comes again, other replies are sampled."""
-        count = self.pairs.size or 0
-        epoch, place = divmod(number, count)
-        return replace(self.pairs.pair(_epoch_order(self.seed, epoch, count)[place]), seed=number)
-
-
-def in_training_order(pairs: PairSet, seed: int) -> PairSet:
-    """The set as training goes through it: shuffled epochs of a finite one."""
-    return pairs if pairs.size is None else ShuffledPairs(pairs, seed)
-
-
-@lru_cache(maxsize=4)
-def _epoch_order(seed: int, epoch: int, count: int) -> tuple[int, ...]:
-    return tuple(np.random.default_rng((seed, epoch)).permutation(count).tolist())
+@lru_cache(maxsize=16)
+def _epoch_order(seed: int, epoch: int, size: int) -> tuple[int, ...]:
+    return tuple(np.random.default_rng((seed, epoch)).permutation(size).tolist())
 
 
 def kept_rollouts(

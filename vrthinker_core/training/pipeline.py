@@ -9,9 +9,8 @@ from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import fmean
-from typing import Literal, get_args
+from typing import get_args
 
-import numpy as np
 import torch
 
 from vrthinker_core.backends.base import Backend
@@ -21,7 +20,7 @@ from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BadInput
 from vrthinker_core.storage import write_atomically
 from vrthinker_core.training.cold_start import Teacher, cold_start
-from vrthinker_core.training.config import GateConfig, TrainConfig
+from vrthinker_core.training.config import GateConfig, PartsConfig, TrainConfig
 from vrthinker_core.training.grpo import run_grpo
 from vrthinker_core.training.metrics import read_metrics
 from vrthinker_core.training.pair_set import PairSet
@@ -29,7 +28,6 @@ from vrthinker_core.training.rejection import rejection
 from vrthinker_core.training.rewards import format_reward
 from vrthinker_core.training.rollouts import (
     UNPLAYABLE,
-    LabelledPair,
     Rollout,
     Unplayable,
     in_order,
@@ -120,48 +118,6 @@ def pass_gate(figures: HeldOutFigures, gates: GateConfig, source: str) -> None:
     )
 
 
-PartName = Literal["cold-start", "rejection", "grpo", "held-out"]
-
-PARTS: tuple[PartName, ...] = get_args(PartName)
-
-
-@dataclass(frozen=True, slots=True)
-class Split:
-    """Some pairs of a set, numbered from 0."""
-
-    pairs: PairSet
-    first: int = 0  # Of an endless set: where the part begins
-    numbers: tuple[int, ...] | None = None  # Of a finite one: which pairs
-
-    @property
-    def size(self) -> int | None:
-        """How many there are; None if they never end."""
-        return None if self.numbers is None else len(self.numbers)
-
-    def pair(self, number: int) -> LabelledPair:
-        """The pair of a number. Raises IndexError if there is none."""
-        there = self.first + number if self.numbers is None else self.numbers[number]
-        return self.pairs.pair(there)
-
-
-def part_of(pairs: PairSet, name: PartName, held_out: int) -> Split:
-    """A part of the set: of an endless one all differ, of a finite one the stages share one.
-
-    `held_out` pairs are held out, at most a tenth of a finite set. Raises BadInput if that leaves
-    nothing to learn from.
-    """
-    if pairs.size is None:
-        return Split(pairs, PARTS.index(name) * 10_000_000)  # Pairs of each part
-    if pairs.size < 2:
-        raise BadInput(
-            "The data hold one pair with a label, and one is held out to measure with: give two "
-            "or more."
-        )
-    order = np.random.default_rng(pairs.size).permutation(pairs.size).tolist()
-    cut = max(1, min(held_out, int(pairs.size * 0.1)))
-    return Split(pairs, numbers=tuple(order[:cut] if name == "held-out" else order[cut:]))
-
-
 def require_training_memory(source: str, *, reference: bool, frozen_vision: bool) -> None:
     """Raise BadInput if there is too little memory to train this checkpoint in float32.
 
@@ -211,8 +167,8 @@ def train_stage(
         raise BadInput(f"Training takes {' and '.join(missing)}: run pip install -e '.[train]'.")
     part, held_out = None, None
     if data.pairs is not None:
-        part = part_of(data.pairs, stage, config.gates.pairs)
-        held_out = part_of(data.pairs, "held-out", config.gates.pairs)
+        part = data.pairs.part(stage, config.parts)
+        held_out = data.pairs.part("held-out", config.parts)
     alone, is_grpo = folder.processes.count == 1, stage == "grpo"
     adapters = is_grpo and config.grpo.trl.lora > 0
     check_launch(adapters=adapters)
@@ -222,8 +178,7 @@ def train_stage(
         )
     run = StageRun(source, config, folder, time_budget)
     if stage == "cold-start":
-        lessons = _lessons(data, part, held_out, config.gates.pairs)
-        made = cold_start(run, lessons)
+        made = cold_start(run, _lessons(data, part, config.parts))
     else:
         assert part is not None, "the command opens them"
         made = run_grpo(run, part, held_out) if is_grpo else rejection(run, part)
@@ -239,19 +194,15 @@ def train_stage(
     return made
 
 
-def _lessons(
-    data: TrainingData, part: Split | None, held_out: Split | None, gate: int
-) -> Teacher | SftData:
+def _lessons(data: TrainingData, part: PairSet | None, parts: PartsConfig) -> Teacher | SftData:
     if data.ready is not None:
-        if held_out is None:
+        if data.pairs is None:
             return data.ready
-        # Of an endless set no run that is there already is of a held-out pair
-        return replace(data.ready, held_out=tuple(map(held_out.pair, range(held_out.size or 0))))
+        return replace(data.ready, held_out=tuple(data.pairs.outside("cold-start", parts)))
     assert part is not None, "the command opens them"
     assert data.teacher is not None, "the command asks for one"
     own = data.teacher.pairs
-    pairs = part if own is None else part_of(own, "cold-start", gate)
-    return replace(data.teacher, pairs=pairs)
+    return replace(data.teacher, pairs=part if own is None else own.part("cold-start", parts))
 
 
 STAGE_SECONDS = 30.0  # A stage needs at least so many, for its models and one step
@@ -302,7 +253,7 @@ def _held_out(folder: RunFolder, pairs: PairSet, config: TrainConfig) -> HeldOut
     if folder.processes.main and not path.exists():
         judge = TransformersBackend.load(str(folder.result))
         settings = replace(config.settings, temperature=1.0, seed=config.seed)
-        held_out = part_of(pairs, "held-out", config.gates.pairs)
+        held_out = pairs.part("held-out", config.parts)
         figures = measure_judge(judge, held_out, settings, config.gates)
         write_atomically(path, json.dumps(asdict(figures), indent=1).encode())
     folder.processes.wait()

@@ -33,7 +33,7 @@ class LabelledPair:
     source: FrameSource = field(repr=False)
     seed: int = 0  # Tells pairs apart where replies are sampled
     protocol: ProtocolName | None = None  # Of its frames, and of its rollouts if settings are open
-    row: int | None = None  # Of the data that it was read from
+    row: str | None = None  # Of the data that it was read from, as errors name it
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ from typing import get_args
 from vrthinker_core.errors import BadInput, VideoError
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.traces import load
-from vrthinker_core.training.data import kind_of, open_pairs, path_of
+from vrthinker_core.training.config import PartsConfig
+from vrthinker_core.training.data import kind_of, named_sets, open_pairs
 from vrthinker_core.training.export import run_protocol, trace_videos
 from vrthinker_core.training.filters import FilterRefusal, Reason, refusal
 from vrthinker_core.training.outcome_file import OUTCOMES, read_job, read_outcomes
@@ -88,13 +89,12 @@ def taught_pairs(data: str) -> str:
             f"{folder} does not say which pairs its teacher was given: give a folder that the "
             "command teacher made."
         )
-    path = path_of(given)
-    if path is not None and not path.exists():
-        where = "" if path.is_absolute() else ", or start where the teacher was started"
-        raise BadInput(
-            f"The runs in {folder} are of the pairs in {path}, and nothing is there: put them "
-            f"back{where}."
-        )
+    for path in (each.path for each in named_sets(given)):
+        if path is not None and not path.exists():
+            raise BadInput(
+                f"The runs in {folder} are of the pairs in {path}, and nothing is there: put them "
+                "back."
+            )
     return given
 
 
@@ -113,9 +113,9 @@ def _teachers_runs(folder: Path, videos: ExitStack) -> Iterator[RunEntry]:
     if not protocols:
         return
     plans = {protocol.name: protocol.frame_plan for protocol in protocols}
-    pairs = open_pairs(taught_pairs(str(folder)), plans)
-    if hasattr(pairs, "close"):
-        videos.callback(pairs.close)
+    whole = videos.enter_context(open_pairs(taught_pairs(str(folder)), plans))
+    parts = read_job(folder).get("parts")
+    pairs = whole.part("cold-start", PartsConfig(**parts)) if parts else whole
     yield from kept_rollouts(folder, pairs, keep_tokens=False)
 
 

@@ -16,9 +16,10 @@ from vrthinker_core.drawn.world import DrawnPair
 from vrthinker_core.errors import VideoError, os_errors
 from vrthinker_core.storage import write_atomically
 from vrthinker_core.traces import to_json
+from vrthinker_core.training.config import PartsConfig
 from vrthinker_core.training.filters import Outcome, Reason, refusal
 from vrthinker_core.training.outcome_file import KEPT, OutcomeFile
-from vrthinker_core.training.pair_set import ClipFrames, DrawnPairSet, PairSet
+from vrthinker_core.training.pair_set import ClipFrames, DrawnFrames, PairSet
 from vrthinker_core.training.rollouts import (
     LabelledPair,
     Rollout,
@@ -42,6 +43,7 @@ class TeacherJob:
     data: str  # As the pairs were chosen
     settings: Settings = Settings()
     samples: int = 1  # Runs of each pair
+    parts: PartsConfig | None = None  # The pairs are the part of the cold start; None: all
     live: int = 32  # Runs side by side
     keep_all: bool = True  # Traces of runs that do not pass the filters are stored, too
 
@@ -81,13 +83,15 @@ def run_teacher(
 
 
 def scripted_teacher(
-    pairs: DrawnPairSet, write: Callable[[DrawnPair, ProtocolName], Sequence[str]]
+    pairs: PairSet, write: Callable[[DrawnPair, ProtocolName], Sequence[str]]
 ) -> BackendOfPair:
     """The teacher of drawn pairs: a script of the replies that `write` gives for each, in order."""
 
     def of_pair(number: int) -> ScriptedBackend:
-        protocol = pairs.protocol(number) or "paired"
-        return ScriptedBackend(write(pairs.drawn(number), protocol), protocol, "scripted teacher")
+        pair = pairs.pair(number)
+        assert isinstance(pair.source, DrawnFrames), "a script knows drawn pairs alone"
+        protocol = pair.protocol or "paired"
+        return ScriptedBackend(write(pair.source.pair, protocol), protocol, "scripted teacher")
 
     return of_pair
 
