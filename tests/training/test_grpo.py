@@ -1,18 +1,18 @@
-"""GRPO in TRL on a processor: the rollouts, rewards and rows are ours, a killed run goes on, the product opens what it made."""
+"""GRPO on a processor: groups are drawn again, a killed run goes on, two processes end together, vLLM plays the same rollouts."""
 
 from __future__ import annotations
 
-import json
+import os
 import re
 import shlex
-import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
-import torch
 
 import vrthinker_core
 from tests.support.drawn_rollouts import DrawnPairs, look, right_and_wrong
@@ -24,44 +24,57 @@ from tests.training.random_judges import (
     random_judge,
     taught_judge,
 )
-from tests.training.test_environment import unreadable
+from tests.training.test_several_processes import in_processes
 from vrthinker_core.backends import open_backend
 from vrthinker_core.backends.checkpoint import open_for_training
-from vrthinker_core.backends.checkpoint_files import MARKER
-from vrthinker_core.backends.judge_name import NANO
 from vrthinker_core.backends.transformers_local import TransformersBackend
-from vrthinker_core.errors import BadInput
+from vrthinker_core.errors import BadInput, VideoError
 from vrthinker_core.traces import load
-from vrthinker_core.training.config import changed_config, preset_config
-from vrthinker_core.training.grpo import Group, grpo_arguments, mixed_share, run_grpo, train_grpo
+from vrthinker_core.training import vllm_rollouts
+from vrthinker_core.training.config import TrainConfig, changed_config, preset_config
+from vrthinker_core.training.grpo import grpo_arguments, run_grpo, train_grpo
 from vrthinker_core.training.metrics import StepMetrics, read_metrics
-from vrthinker_core.training.rollouts import LabelledPair
+from vrthinker_core.training.pair_set import PairSet
+from vrthinker_core.training.rollouts import LabelledPair, play
 from vrthinker_core.training.run_folder import StageRun, TimeBudget, TrainingRun, open_run_folder
-from vrthinker_core.training.token_rows import IGNORED, collate, token_rows
+from vrthinker_core.training.vllm_rollouts import VllmBackend
+from vrthinker_core.training.window_trainer import Group
+from vrthinker_core.types import Frame, FrameRef, Settings
 from vrthinker_core.ui.runs_tab import TraceFiles
 
 # Version 5.17 knows no other name
 pytestmark = pytest.mark.filterwarnings(
-    "ignore:`gradient_checkpointing` is deprecated:FutureWarning"
+    "ignore:`(is_)?gradient_checkpointing` is deprecated:FutureWarning"
 )
 Factory = pytest.TempPathFactory
-Step = tuple[Path, StepMetrics, Group]  # A result, what was told, and the group
 
 PAIRS = DrawnPairs(2_000_000_000)
-SHORT = (
-    "grpo.steps=1 grpo.pairs=1 grpo.samples=6 grpo.optimizer.learning_rate=0.0001 "
-    "grpo.optimizer.warm_up=0"
-)
-CONFIG = changed_config(preset_config("nano"), SHORT.split())
 ROLLOUTS = right_and_wrong(PAIRS.pair(0), look(3))
 
 
-@pytest.fixture(scope="module")
-def tokens(unsure: Path) -> int:
-    """As many as such a rollout takes."""
-    (row,) = token_rows(ROLLOUTS[0], TransformersBackend.load(str(unsure)).loaded)
-    first = next(position for position, label in enumerate(row.labels) if label != IGNORED)
-    return len(row.labels) - first + 4
+def unreadable(_: Sequence[FrameRef]) -> tuple[Frame, ...]:
+    raise VideoError("second.mp4 is cut short.")
+
+
+def known_and_others(number: int) -> LabelledPair:
+    """The pair that the judge knows, one that it does not, one that cannot be read, and so on."""
+    pair = replace(PAIRS.pair(number % 3 == 1), seed=number)
+    return replace(pair, source=unreadable, row="7") if number % 3 == 2 else pair
+
+
+def known(number: int) -> LabelledPair:
+    """The pair that the judge knows, each time with other samples."""
+    return replace(PAIRS.pair(0), seed=number)
+
+
+def config(changes: str = "") -> TrainConfig:
+    few = (
+        "grpo.steps=2 grpo.pairs=2 grpo.samples=6 grpo.redraws=1 grpo.shown_every=1 "
+        "grpo.eval_steps=1 grpo.optimizer.learning_rate=0.0001 grpo.optimizer.warm_up=0 "
+        "gates.pairs=2 settings.max_new_tokens=100 settings.max_turns=2 "
+        "checkpoint_minutes=0.000001"
+    )
+    return changed_config(preset_config("nano"), f"{few} {changes}".split())
 
 
 @pytest.fixture(scope="module", params=VOCABULARIES)
@@ -71,150 +84,184 @@ def unsure(request: pytest.FixtureRequest, tmp_path_factory: Factory) -> Path:
     return taught_judge(folder, ROLLOUTS, tmp_path_factory.mktemp("unsure"))
 
 
-@pytest.fixture(scope="module")
-def step(unsure: Path, tokens: int, tmp_path_factory: Factory) -> Step:
-    told: list[tuple[StepMetrics, Sequence[Group]]] = []
-    config = changed_config(CONFIG, [f"grpo.trl.tokens={tokens}"])
-    out = tmp_path_factory.mktemp("grpo")
-    made = train_grpo(PAIRS, unsure, config, out, lambda *each: told.append(each))
-    ((pace, (group,)),) = told
-    return made, pace, group
-
-
-def test_one_step_moves_the_weights_and_the_product_opens_them(step: Step, unsure: Path) -> None:
-    made, pace, group = step
-    moved = moved_weights(unsure, made)
-    assert moved
-    assert not any("visual" in name for name in moved)
-    assert (pace.step, pace.kl, mixed_share([group])) == (1, 0, 1)
-    assert open_backend(f"hf:{unsure}").protocols == ()
-    assert open_backend(f"hf:{made}").protocols == ("paired",)
-    rollout, reward = group.rewarded[0]
-    alike = [Group((rollout,) * 3, (reward, None, reward)), Group((rollout,), (None,))]
-    assert mixed_share(alike) == 0, "groups of equal rewards teach nothing"
-
-
-def test_the_weights_follow_the_advantages_of_the_written_tokens(step: Step, unsure: Path) -> None:
-    """Of a first step AdamW keeps the signs; the policy is the reference yet, so that each ratio is 1 and KL has no slope."""
-    made, _, group = step
-    policy, trained = (open_for_training(str(each)).model for each in (unsure, made))
-    policy.requires_grad_(True).model.visual.requires_grad_(False)
-    loaded = TransformersBackend.load(str(unsure)).loaded
-    batch = collate([row for each in group.rollouts for row in token_rows(each, loaded)], loaded)
-    labels = batch.pop("labels")[:, 1:]
-    logprobs = torch.log_softmax(policy(**batch).logits[:, :-1].float(), -1)
-    logprobs = logprobs.gather(-1, labels.clamp(min=0)[..., None])[..., 0]
-    totals = torch.tensor(group.totals)
-    advantages = (totals - totals.mean()) / (totals.std() + 1e-4)
-    learnt = labels != IGNORED
-    (-(advantages[:, None] * logprobs)[learnt].sum() / learnt.sum()).backward()
-    after = dict(trained.named_parameters())
-    for name, before in policy.named_parameters():
-        if before.grad is not None:
-            large = before.grad.abs() > 0.1 * before.grad.abs().max()
-            way = (before.detach() - after[name])[large].sign()
-            assert (way == before.grad[large].sign()).float().mean() > 0.99, name
-
-
-def test_adapters_are_merged(unsure: Path, tokens: int, tmp_path: Path) -> None:
-    config = changed_config(CONFIG, [f"grpo.trl.tokens={tokens}", "grpo.trl.lora=2"])
-    moved = moved_weights(unsure, train_grpo(PAIRS, unsure, config, tmp_path))
-    assert moved
-    assert all(re.search(r"model\.layers.*_proj\.weight$", name) for name in moved)
-
-
-class TwoPairs:
-    """A pair, and one that cannot be read."""
-
-    size = 2
-
-    def pair(self, number: int) -> LabelledPair:
-        pair = replace(PAIRS.pair(0), row=number)
-        return replace(pair, source=unreadable) if number else pair
-
-
-def run(judge: Path, tokens: int, out: Path, said: Callable[[str], None] = str) -> Path | None:
-    """A run over two pairs that keeps a checkpoint of each step."""
-    changes = (
-        f"grpo.steps=2 grpo.pairs=2 grpo.samples=3 grpo.trl.tokens={tokens} "
-        "checkpoint_minutes=0.000001 grpo.shown_every=1"
-    )
-    config = changed_config(CONFIG, changes.split())
-    begun = TrainingRun("grpo", str(judge), "two pairs")
-    with open_run_folder(out, begun, config, resume=True) as folder:
-        stage = StageRun(str(judge), config, folder, TimeBudget(say=said))
-        return run_grpo(stage, TwoPairs())
+def run(judge: Path, out: Path, said: list[str], changes: str = "") -> Path | None:
+    """A run that keeps a checkpoint whenever it may."""
+    begun, told = TrainingRun("grpo", str(judge), "pairs"), config(changes)
+    with open_run_folder(out, begun, told, resume=True) as folder:
+        stage = StageRun(str(judge), told, folder, TimeBudget(say=said.append))
+        pairs = PairSet(known_and_others)
+        return run_grpo(stage, pairs, replace(pairs, pair=lambda _: PAIRS.pair(0)))
 
 
 @pytest.fixture(scope="module")
-def whole(unsure: Path, tokens: int, tmp_path_factory: Factory) -> tuple[Path, list[str]]:
+def whole(unsure: Path, tmp_path_factory: Factory) -> tuple[Path, list[str]]:
     """A run that nobody stopped, and what it said."""
     out, said = tmp_path_factory.mktemp("run"), list[str]()
-    assert run(unsure, tokens, out, said.append) == out / "checkpoint"
+    assert run(unsure, out, said) == out / "checkpoint"
     return out, said
 
 
-def test_rollouts_and_metrics_are_kept_and_bad_pairs_named(whole: tuple[Path, list[str]]) -> None:
-    out, (_, skipped) = whole
-    assert skipped == "A pair cannot be played and teaches nothing. Row 1: second.mp4 is cut short."
+def test_the_language_model_learns_and_the_product_opens_it(
+    whole: tuple[Path, list[str]], unsure: Path
+) -> None:
+    made = whole[0] / "checkpoint"
+    moved = moved_weights(unsure, made)
+    assert moved
+    assert not any("visual" in name for name in moved)
+    assert open_backend(f"hf:{unsure}").protocols == ()
+    assert open_backend(f"hf:{made}").protocols == ("paired",)
+
+
+def test_groups_that_teach_nothing_are_drawn_again_and_bad_pairs_named(
+    whole: tuple[Path, list[str]],
+) -> None:
+    out, said = whole
+    assert said[0].startswith("GRPO: 2 pairs of 6 rollouts an optimizer step, 1 from each policy;")
+    assert re.fullmatch(r"Right on held-out pairs before GRPO: TA .*, all \S+\.", said[1])
+    skipped = "A pair cannot be played and teaches nothing. Row 7: second.mp4 is cut short."
+    assert said[2:] == [skipped], "once"
+    steps = read_metrics(out)
+    assert [step.step for step in steps] == [1, 2]
+    for step in steps:
+        assert step.redrawn is not None
+        assert step.mixed is not None
+        assert step.redrawn > 0
+        assert 0 < step.mixed < 1
+        assert step.held_out.keys() == {"TA", "VQ", "MQ", "OA", "all"}
+        figures = (step.learning_rate, step.entropy, step.kl, step.left, step.tokens, step.frames)
+        assert None not in figures
+        assert step.right.keys() == {"TA", "VQ", "MQ", "OA"}
+        assert "held_out_OA" in step.figures
+
+
+def test_rollouts_are_kept_for_the_page(whole: tuple[Path, list[str]]) -> None:
+    out, _ = whole
     names = [f"grpo-step-{step:05d}-sample-{sample}.json" for step in (1, 2) for sample in (0, 1)]
     rows = [row.told for _, row in TraceFiles(out / "rollouts").news() if row is not None]
     assert [(row["source"], row["error"]) for row in rows] == [(name, "") for name in names]
     assert load(out / "rollouts" / names[-1]).started.judge.endswith(", grpo, step 2")
-    steps = read_metrics(out)
-    assert [step.step for step in steps] == [1, 2]
-    for step in steps:
-        parts = (step.reward_format or 0) + (step.reward_accuracy or 0)
-        assert step.reward_total == pytest.approx(parts)
-        figures = (step.learning_rate, step.entropy, step.kl, step.mixed)
-        assert None not in (*figures, step.tokens, step.frames, step.calls)
-        assert step.right.keys() == {"TA", "VQ", "MQ", "OA"}
 
 
+def test_a_group_without_differences_has_no_advantage() -> None:
+    from vrthinker_core.training.rewards import RolloutReward
+
+    right, unknown = RolloutReward(1.0, 1.0, None, 0.0), RolloutReward(1.0, None, None, 0.0)
+    alike = Group((ROLLOUTS[0],) * 3, (right, unknown, right))
+    assert alike.advantages == []
+    wrong = replace(right, accuracy=0.5)
+    (_, better), (_, worse) = Group((ROLLOUTS[0],) * 3, (right, unknown, wrong)).advantages
+    assert better == pytest.approx(-worse)
+    assert better > 0
+
+
+@pytest.mark.parametrize("updates", [1, 2])
 def test_after_sigkill_a_run_ends_in_the_same_weights(
-    whole: tuple[Path, list[str]], unsure: Path, tokens: int, tmp_path: Path
+    updates: int, whole: tuple[Path, list[str]], unsure: Path, tmp_path: Path
 ) -> None:
-    killed = TRAINING.start(run, unsure, tokens, tmp_path)
-    kept = tmp_path / "checkpoints/trainer/checkpoint-1/whole.json"
+    """It goes on at the end of an update, with two updates from one policy at the end of the second."""
+    changes, (expected, _) = "", whole
+    if updates > 1:
+        changes, expected = f"grpo.updates={updates} grpo.steps=4", tmp_path / "whole"
+        run(unsure, expected, [], changes)
+    killed = TRAINING.start(run, unsure, tmp_path / "killed", [], changes)
+    kept = tmp_path / f"killed/checkpoints/trainer/checkpoint-{updates}/whole.json"
     try:
         until(lambda: kept.exists() or not killed.is_alive())
     finally:
         killed.kill()
         killed.join()
-    assert not (tmp_path / "checkpoint").exists()
-    assert run(unsure, tokens, tmp_path) == tmp_path / "checkpoint"
-    assert not moved_weights(whole[0] / "checkpoint", tmp_path / "checkpoint")
+    assert not (tmp_path / "killed/checkpoint").exists()
+    assert run(unsure, tmp_path / "killed", [], changes) == tmp_path / "killed/checkpoint"
+    assert not moved_weights(expected / "checkpoint", tmp_path / "killed/checkpoint")
     again, before = (
-        [replace(each, seconds=0) for each in read_metrics(out)] for out in (tmp_path, whole[0])
+        [replace(each, seconds=0) for each in read_metrics(out)]
+        for out in (tmp_path / "killed", expected)
     )
     assert again == before
 
 
-@pytest.mark.parametrize(
-    ("where", "name"),
-    [("", "max_new_tokens"), ("colocate", "max_tokens"), ("server", "max_tokens")],
-)
-def test_who_generates_is_told_the_lengths(where: str, name: str, tmp_path: Path) -> None:
-    config = changed_config(CONFIG, [f'grpo.trl.vllm="{where}"', "settings.max_new_tokens=300"])
-    shorter = changed_config(config, ["grpo.trl.tokens=200"])
-    for told, tokens, context in ((config, 300, 128_000), (shorter, 200, 8192)):
-        arguments = grpo_arguments(told, context, tmp_path)
-        assert arguments.generation_kwargs == {name: tokens}
-        assert not where or arguments.vllm_max_model_length == min(context, 32_768)
+def test_adapters_are_merged(unsure: Path, tmp_path: Path) -> None:
+    told = config("grpo.trl.lora=2 grpo.steps=1")
+    moved = moved_weights(unsure, train_grpo(PairSet(known), unsure, told, tmp_path))
+    assert moved
+    assert all(re.search(r"model\.layers.*_proj\.weight$", name) for name in moved)
 
 
-@pytest.mark.parametrize(
-    ("pairs", "samples", "most", "batch"),
-    [(8, 8, 16, 16), (2, 2, 16, 4), (3, 5, 6, 3), (64, 8, 1, 1)],
-)
-def test_a_step_has_all_its_rollouts(
-    pairs: int, samples: int, most: int, batch: int, tmp_path: Path
+def train_part(launched: dict[str, str], judge: Path, out: Path) -> None:
+    """The first process plays the pair that the judge knows, the other one pairs that teach nothing."""
+    os.environ.update(launched)
+    steps: list[StepMetrics] = []
+    pairs = PairSet(lambda number: replace(PAIRS.pair(number % 2), seed=number))
+    told = config("grpo.updates=2")
+    train_grpo(pairs, judge, told, out, lambda step, _: steps.append(step))  # type: ignore[arg-type, return-value]
+    assert [step.step for step in steps] == ([1, 2] if launched["RANK"] == "0" else [])
+    assert all(step.mixed for step in steps)
+
+
+def test_redraw_and_updates_end_in_all_processes_together(unsure: Path, tmp_path: Path) -> None:
+    in_processes(2, train_part, unsure, tmp_path)
+    assert moved_weights(unsure, tmp_path / "model")
+
+
+class Generator:
+    """What TRL's `VLLMGeneration` gives, from the judge itself."""
+
+    max_model_length = 8192
+
+    def __init__(self, judge: TransformersBackend, mode: str) -> None:
+        self.mode, self._judge, self.temperature = mode, judge, 1.0
+        self.replies: dict[int, list[int]] = {}  # By the number of pictures that were sent
+        self.asked: list[tuple[list[int], Any]] = []
+
+    def generate(self, prompts: Any, images: Any, num_generations: int) -> tuple[Any, ...]:
+        self.asked += zip(prompts, images, strict=True)
+        end = self._judge.loaded.tokenizer.control.im_end
+        return prompts, [[*self.replies.get(len(seen or ()), ()), end] for seen in images], None
+
+
+@pytest.mark.parametrize("mode", ["colocate", "server"])
+def test_vllm_plays_the_rollouts_of_the_product(
+    mode: str, unsure: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    changes = f"grpo.pairs={pairs} grpo.samples={samples} grpo.micro_batch={most}"
-    told = grpo_arguments(changed_config(CONFIG, changes.split()), 8192, tmp_path)
-    assert told.per_device_train_batch_size == batch
-    passes = told.gradient_accumulation_steps
-    assert batch * passes == told.generation_batch_size == pairs * samples
+    """A served generator sees runs of placeholders and as many prompts of each process, a colocated one a placeholder a picture."""
+    judge = TransformersBackend.load(str(unsure))
+    rollout, loaded = ROLLOUTS[0], judge.loaded
+    generator = Generator(judge, mode)
+    for turn, prompt in zip(rollout.run.turns, rollout.prompts, strict=True):
+        seen = sum(len(message.frames) for message in prompt)
+        generator.replies[seen] = list(loaded.tokenizer.encode(turn.completion.text))
+    waiting = [3, 1, 1, 0]  # Prompts of another process in each round
+    monkeypatch.setattr(vllm_rollouts, "gather_object", lambda own: [*own, waiting.pop(0)])
+    backend = VllmBackend(open_for_training(str(unsure)), "unsure", generator)
+    (played,) = play([PAIRS.pair(0)], backend, Settings(protocol="paired", temperature=0.7))
+    backend.finish()
+    assert generator.temperature == 0.7
+    assert played.correct
+    sent, known = (
+        [[message.text for message in prompt] for prompt in each.prompts]
+        for each in (played, rollout)
+    )
+    assert sent == known
+    pad, real = loaded.tokenizer.control.image_pad, [each for each in generator.asked if each[1]]
+    assert len(real) == len(rollout.prompts)
+    for (ids, pictures), prompt in zip(real, rollout.prompts, strict=True):
+        items = [item for item in loaded.render(prompt) if not isinstance(item, int)]
+        tokens = sum(item.num_tokens for item in items) if mode == "server" else len(items)
+        assert (ids.count(pad), len(pictures)) == (tokens, len(items))
+    rounds = [2, 0, 1] if mode == "server" else []
+    assert len(generator.asked) - len(real) == sum(rounds)
+
+
+@pytest.mark.parametrize("where", ["colocate", "server"])
+def test_vllm_is_told_its_room_and_takes_all_rollouts_at_once(where: str, tmp_path: Path) -> None:
+    changes = [f'grpo.trl.vllm="{where}"', "settings.max_new_tokens=300", "grpo.updates=4"]
+    told = changed_config(preset_config("7b"), changes)
+    for context in (128_000, 8192):
+        arguments = grpo_arguments(told, context, tmp_path)
+        assert arguments.vllm_max_model_length == min(context, 32_768)
+        assert arguments.max_completion_length == 300
+        assert arguments.per_device_train_batch_size == 64 * 4 * 8
+        assert not arguments.vllm_importance_sampling_correction
 
 
 def test_the_readme_starts_a_vllm_server_with_room_for_a_conversation() -> None:
@@ -227,20 +274,15 @@ def test_the_readme_starts_a_vllm_server_with_room_for_a_conversation() -> None:
     assert (told.max_model_len, told.port) == (preset_config("7b").grpo.trl.longest, 8000)
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ("settings.protocol=concat", "concat opens with a video"),
-        ("grpo.trl.vllm=server", "run pip install 'trl\\[vllm\\]'"),
-    ],
-)
-def test_what_trl_cannot_do_is_one_sentence(
-    change: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_without_vllm_or_pairs_one_sentence_says_so(
+    unsure: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    with pytest.raises(BadInput, match="No pair of a step can be played: mend the data"):
+        train_grpo(PairSet(lambda _: known_and_others(2)), unsure, config(), tmp_path / "run")
     monkeypatch.setitem(sys.modules, "vllm", None)
-    packs = Path(shutil.copytree(NANO, tmp_path / "judge"))  # It gets first frames as a video
-    marker = json.loads((packs / MARKER).read_text())
-    marker |= {"protocol": ["paired", "concat"], "forced": {}, "video_items": True}
-    (packs / MARKER).write_text(json.dumps(marker))
-    with pytest.raises(BadInput, match=said):
-        train_grpo(PAIRS, packs, changed_config(CONFIG, [change]), tmp_path / "run")
+    with pytest.raises(BadInput, match="run pip install 'trl\\[vllm\\]'"):
+        train_grpo(PairSet(PAIRS.pair), unsure, config("grpo.trl.vllm=server"), tmp_path)
+    monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(__spec__="here"))
+    told = config("grpo.trl.vllm=server settings.protocol=concat")
+    with pytest.raises(BadInput, match="concat opens with a video"):
+        train_grpo(PairSet(PAIRS.pair), unsure, told, tmp_path / "vllm")
