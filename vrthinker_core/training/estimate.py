@@ -1,10 +1,10 @@
-"""What a training on GPUs takes: memory on each GPU and hours, from the shape of the model.
+"""Estimates of a training: memory of each process and hours, from the shape of the model.
 
-Arithmetic, not a measurement: every figure follows from the assumptions, which are told with it.
-FSDP2 or ZeRO-3 spread weights, gradients and optimizer evenly, while with adapters each GPU holds
-the model; layers are computed again in the backward pass.
+The figures are arithmetic, not measurements: they follow from the printed assumptions. FSDP2 or
+ZeRO-3 spread weights, gradients and optimizer evenly. With adapters each GPU holds the model.
 """
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ import torch
 from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 
 from vrthinker_core.training.config import GrpoConfig, TrainConfig
+from vrthinker_core.training.rollouts import LIVE
 from vrthinker_core.training.run_folder import TrainedStage
 from vrthinker_core.training.sft import optimizer_steps, rows_a_step
 
@@ -47,20 +48,26 @@ class ModelShape:
     hidden: int
     inner: int  # Width of the feed-forward layers
     kv: int  # Numbers that the KV cache keeps of a token in one layer
+    picture_tokens: int  # Of a frame
 
     @property
     def weights(self) -> int:
         """Weights of both halves."""
         return self.language + self.vision
 
+    @property
+    def tokens(self) -> int:
+        """Tokens of a rollout to its answer."""
+        return PICTURES * self.picture_tokens + PROMPT_TOKENS + REPLY_TOKENS
+
 
 # What is assumed, for `paired` as the paper has it
 GPU_GIB = 80.0
+FRAME_PIXELS = 448 * 448
+PICTURE_TOKENS = FRAME_PIXELS // 28**2  # For the 7B
 PICTURES = 40  # Of a rollout: 8 at first, then two calls of 8 pairs
-PICTURE_TOKENS = 256  # 448 x 448 pixels
 PROMPT_TOKENS = 1200  # Text that is sent
 REPLY_TOKENS = 1000  # That the judge writes in all
-TOKENS = PICTURES * PICTURE_TOKENS + PROMPT_TOKENS + REPLY_TOKENS  # Of a rollout to its answer
 FLOPS = 989e12  # Of a GPU in bfloat16, as its maker says
 SHARE = 0.3  # Of them that training reaches
 WRITTEN = 1200.0  # Tokens a GPU writes in a second, all its rollouts together
@@ -78,6 +85,8 @@ class TrainingPlan:
     optimizer_steps: int  # In all
     step_rows: int  # Rows of an optimizer step, on all GPUs together
     played: int = 0  # Rollouts played for the rows; with `grpo` they are the rows
+    shards: int = 1  # Processes that share the weights
+    gib: float = GPU_GIB  # Memory of each process
 
     @property
     def grpo(self) -> GrpoConfig | None:
@@ -96,10 +105,13 @@ class TrainingPlan:
 
 
 def config_plan(stage: TrainedStage, config: TrainConfig, gpus: int) -> TrainingPlan:
-    """What a configuration asks for."""
+    """Return what a configuration asks for if `gpus` GPUs share the model."""
     if stage == "grpo":
         grpo, rows = config.grpo, config.grpo.pairs * config.grpo.samples
-        return TrainingPlan(stage, config, gpus, rows, grpo.micro_batch, grpo.steps, rows)
+        shards = 1 if grpo.trl.lora else gpus
+        return TrainingPlan(
+            stage, config, gpus, rows, grpo.micro_batch, grpo.steps, rows, shards=shards
+        )
     sft, rows, played = config.cold_start.sft, config.cold_start.traces, 0
     if stage == "rejection":
         options = config.rejection
@@ -107,7 +119,7 @@ def config_plan(stage: TrainedStage, config: TrainConfig, gpus: int) -> Training
         rows = min(played, options.pairs * options.per_pair, options.most or played)
     steps, trained = optimizer_steps(rows, sft, gpus), round(rows * sft.epochs)
     each = rows_a_step(sft, gpus)
-    return TrainingPlan(stage, config, gpus, trained, sft.batch, steps, each, played)
+    return TrainingPlan(stage, config, gpus, trained, sft.batch, steps, each, played, gpus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +129,7 @@ class TrainingEstimate:
     plan: TrainingPlan
     memory: tuple[tuple[str, float], ...]  # What, GiB
     hours: tuple[tuple[str, float], ...]  # What, hours
+    tokens: int  # Of a row
     vllm_gib: float = 0.0  # That vLLM needs: the weights, and one of the longest conversations
 
     @property
@@ -125,23 +138,25 @@ class TrainingEstimate:
         return sum(size for _, size in self.memory)
 
     @property
-    def verdict(self) -> str:
-        """Whether it fits with a tenth of the GPU for libraries, and what to do if not."""
-        grpo = self.plan.grpo
-        if grpo and self.vllm_gib > grpo.trl.vllm_memory * GPU_GIB:
-            return f"does not fit: vLLM needs {self.vllm_gib:.1f} GiB, raise grpo.trl.vllm_memory"
-        if self.gib <= 0.9 * GPU_GIB:
-            return "fits"
-        if grpo and not grpo.trl.vllm:
-            return "does not fit: set grpo.trl.vllm, or take more GPUs or fewer grpo.pairs"
-        return "does not fit: take more GPUs, a smaller batch or adapters"
+    def problem(self) -> str:
+        """What does not fit, and what to do; "" if all fits, with a tenth left for libraries."""
+        grpo, room = self.plan.grpo, self.plan.gib
+        if grpo and self.vllm_gib > grpo.trl.vllm_memory * room:
+            return f"vLLM needs {self.vllm_gib:.1f} GiB: raise grpo.trl.vllm_memory"
+        if self.gib <= 0.9 * room:
+            return ""
+        return f"it needs {self.gib:.1f} GiB of {room:.1f}: " + (
+            "set grpo.trl.vllm, train adapters (grpo.trl.lora=64), or take more memory"
+            if grpo and not (grpo.trl.vllm or grpo.trl.lora)
+            else "take more GPUs or memory, or a smaller batch"
+        )
 
     def lines(self) -> Iterator[str]:
         """The estimate as a person reads it, with its assumptions."""
         plan = self.plan
-        yield f"{plan.stage} on {plan.gpus} GPUs of {GPU_GIB:g} GiB"
+        yield f"{plan.stage} on {plan.gpus} GPUs of {plan.gib:g} GiB"
         yield from (f"  {what:<32}{size:8.1f} GiB" for what, size in self.memory)
-        yield f"  {'on each GPU':<32}{self.gib:8.1f} GiB, {self.verdict}"
+        yield f"  {'on each GPU':<32}{self.gib:8.1f} GiB, {'does not fit' if self.problem else 'fits'}"
         steps, rows = plan.optimizer_steps, plan.step_rows
         yield f"  {'optimizer steps':<32}{steps:6,d}   of {rows:,} rows each"
         yield from (f"  {what:<32}{time:8.1f} hours" for what, time in self.hours)
@@ -149,7 +164,7 @@ class TrainingEstimate:
         kept = "adapters" if plan.lora else "weights"
         speed = f"{SHARE:.0%} of {FLOPS / 1e12:g} TFLOPS"
         yield (
-            f"Assumed: {plan.rows:,} rows of {TOKENS:,} tokens with {PICTURES} pictures; "
+            f"Assumed: {plan.rows:,} rows of {self.tokens:,} tokens with {PICTURES} pictures; "
             f"{kept} and AdamW in float32,"
         )
         yield f"arithmetic in bfloat16 at {speed}, layers computed again in the backward pass;"
@@ -159,8 +174,13 @@ class TrainingEstimate:
 
 
 def model_shape(checkpoint: Path | None = None) -> ModelShape:
-    """The shape in config.json of a checkpoint, by default of Qwen2.5-VL-7B. No weight is read."""
+    """Return the shape that a checkpoint's files describe, by default of Qwen2.5-VL-7B."""
+    picture = PICTURE_TOKENS
     if checkpoint:
+        told = json.loads((checkpoint / "preprocessor_config.json").read_bytes())
+        most = told.get("max_pixels") or told.get("size", {}).get("longest_edge", FRAME_PIXELS)
+        edge = told.get("patch_size", 14) * told.get("merge_size", 2)
+        picture = min(most, FRAME_PIXELS) // edge**2
         config = Qwen2_5_VLConfig.from_pretrained(checkpoint, local_files_only=True)
     else:
         sizes, tower = dict(TEXT_7B), dict(VISION_7B)
@@ -177,6 +197,7 @@ def model_shape(checkpoint: Path | None = None) -> ModelShape:
         hidden=text.hidden_size,
         inner=text.intermediate_size,
         kv=2 * text.num_key_value_heads * head,
+        picture_tokens=picture,
     )
 
 
@@ -187,11 +208,11 @@ def estimate(shape: ModelShape, plan: TrainingPlan) -> TrainingEstimate:
         working = 2.0  # GiB that vLLM takes of its share for one pass
         numbers = shape.weights + plan.grpo.trl.longest * shape.layers * shape.kv
         vllm = numbers * HALF / GIB + working
-    return TrainingEstimate(plan, tuple(_memory(shape, plan)), tuple(_hours(shape, plan)), vllm)
+    return TrainingEstimate(plan, tuple(_memory(shape, plan)), tuple(_hours(shape, plan)), shape.tokens, vllm)
 
 
 def _memory(shape: ModelShape, plan: TrainingPlan) -> Iterator[tuple[str, float]]:
-    grpo, parts = plan.grpo, 1 if plan.lora else plan.gpus
+    grpo, parts = plan.grpo, plan.shards
     learning = shape.weights - shape.vision * plan.config.frozen_vision
     if plan.lora:  # adapters beside all seven matrices of each layer
         hidden, narrow = shape.hidden, shape.kv // 2
@@ -205,27 +226,27 @@ def _memory(shape: ModelShape, plan: TrainingPlan) -> Iterator[tuple[str, float]
     yield "gradients", learning * FLOAT / parts / GIB
     yield "optimizer", 2 * learning * FLOAT / parts / GIB
     if grpo and grpo.kl > 0 and not grpo.trl.lora:
-        yield "reference", shape.weights * FLOAT / plan.gpus / GIB
+        yield "reference", shape.weights * FLOAT / parts / GIB
     inputs = shape.layers * shape.hidden * HALF  # What each layer was given, of one token
     one_layer = (12 * shape.hidden + 4 * shape.inner) * HALF  # That is computed again
-    yield "activations", plan.batch * TOKENS * (inputs + one_layer) / GIB
+    yield "activations", plan.batch * shape.tokens * (inputs + one_layer) / GIB
     yield "one layer in bfloat16, twice", 2 * HALF * shape.language / shape.layers / GIB
     if grpo and not grpo.trl.vllm:
-        live = max(1, plan.rollouts // plan.gpus) * TOKENS
-        yield "KV cache of rollouts", live * shape.layers * shape.kv * HALF / GIB
-        yield "prefill of rollouts", live * (2 * shape.hidden + 3 * shape.inner) * HALF / GIB
+        live = min(LIVE, max(1, plan.rollouts // plan.gpus))
+        yield "KV cache of rollouts", live * shape.tokens * shape.layers * shape.kv * HALF / GIB
+        yield "prefill", shape.tokens * (2 * shape.hidden + 3 * shape.inner) * HALF / GIB
     if grpo and grpo.trl.vllm == "colocate":
-        yield "share of vLLM", grpo.trl.vllm_memory * GPU_GIB
+        yield "share of vLLM", grpo.trl.vllm_memory * plan.gib
 
 
 def _hours(shape: ModelShape, plan: TrainingPlan) -> Iterator[tuple[str, float]]:
-    patches = 4 * PICTURES * PICTURE_TOKENS
+    patches, tokens = 4 * PICTURES * shape.picture_tokens, shape.tokens
     passes = 6 if plan.lora else 8  # FLOPs a weight and token: forward, again, backward
     look = (2 if plan.config.frozen_vision else 8) * shape.vision * patches
-    forward = 2 * shape.language * TOKENS + 2 * shape.vision * patches
+    forward = 2 * shape.language * tokens + 2 * shape.vision * patches
     reference = forward if plan.grpo and plan.grpo.kl > 0 else 0
     speed = plan.gpus * FLOPS * SHARE * 3600
-    yield "training", plan.rows * (passes * shape.language * TOKENS + look + reference) / speed
+    yield "training", plan.rows * (passes * shape.language * tokens + look + reference) / speed
     if played := plan.rows if plan.grpo else plan.played:
         writing = played * REPLY_TOKENS / (WRITTEN * plan.gpus * 3600)
         yield "rollouts", played * forward / speed + writing
