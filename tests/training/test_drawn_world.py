@@ -23,20 +23,20 @@ from vrthinker_core.backends.checkpoint_files import read_marker
 from vrthinker_core.backends.judge_name import NANO
 from vrthinker_core.backends.scripted import ScriptedBackend
 from vrthinker_core.drawn import video_files
-from vrthinker_core.drawn.facts import SceneFacts
-from vrthinker_core.drawn.faults import (
-    CLEAR,
-    FRAMES,
+from vrthinker_core.drawn.notes import CLEAR, FACT_KINDS, SceneFacts
+from vrthinker_core.drawn.renderer import SceneRenderer
+from vrthinker_core.drawn.scene import FRAMES, MotionFault, PictureFault, Scene
+from vrthinker_core.drawn.solids import Pixels
+from vrthinker_core.drawn.teacher import FORCED_EVERY, play_teacher, write_lesson
+from vrthinker_core.drawn.video_files import pair_of, write_pairs
+from vrthinker_core.drawn.world import (
+    MOTION_FAULTS,
     OPENING_FRAMES,
     PICTURE_FAULTS,
-    MotionFault,
-    PictureFault,
+    DrawnPair,
+    draw_pair,
+    draw_scene,
 )
-from vrthinker_core.drawn.moving_scene import Scene, SceneRenderer
-from vrthinker_core.drawn.teacher import FORCED_EVERY, play_teacher, write_lesson
-from vrthinker_core.drawn.textures import Pixels
-from vrthinker_core.drawn.video_files import pair_of, write_pairs
-from vrthinker_core.drawn.world import DrawnPair, draw_pair, draw_scene
 from vrthinker_core.errors import BadInput
 from vrthinker_core.protocols import make_protocol
 from vrthinker_core.protocols.parser import find_sentence, frame_numbers
@@ -60,8 +60,7 @@ def drawn_pairs() -> list[DrawnPair]:
 
 def flaws(pair: DrawnPair, scene: Scene) -> tuple[int, bool, bool]:
     """(number of wrong facts, a frame is damaged, the motion is damaged) as the 128 frames show them."""
-    kinds = "colour", "shape", "direction"
-    wrong = [getattr(pair.wanted, kind) != getattr(scene.facts, kind) for kind in kinds]
+    wrong = [getattr(pair.wanted, kind) != getattr(scene.facts, kind) for kind in FACT_KINDS]
     fault, even = scene.picture_fault, replace(scene, motion_fault=None)
     damaged = fault is not None and any(fault.state(index) != CLEAR for index in range(FRAMES))
     odd = any(scene.position(index) != even.position(index) for index in range(FRAMES))
@@ -95,7 +94,7 @@ def test_every_label_both_kinds_of_tie_and_every_wrong_fact_are_drawn() -> None:
     facts = [(pair.wanted, scene.facts) for pair in pairs for scene in pair.scenes.values()]
     assert all(wanted.ground == shown.ground for wanted, shown in facts)
     assert {wanted.count_wrong(shown) for wanted, shown in facts} == {0, 1}
-    for kind in ("colour", "shape", "direction"):
+    for kind in FACT_KINDS:
         assert any(getattr(wanted, kind) != getattr(shown, kind) for wanted, shown in facts)
 
 
@@ -150,7 +149,7 @@ def test_a_picture_fault_changes_only_the_frames_in_its_window(kind: str) -> Non
         assert fault.state(index) in ({"dark", "bright"} if kind == "flicker" else {kind})
 
 
-@pytest.mark.parametrize("kind", ["jittery", "jumpy", "frozen"])
+@pytest.mark.parametrize("kind", MOTION_FAULTS)
 def test_a_motion_fault_changes_only_the_frames_in_its_window(kind: str) -> None:
     damaged = replace(CUBE, motion_fault=MotionFault(kind, range(50, 60), 0.3, 8))
     changed = [n for n in range(FRAMES) if damaged.position(n) != CUBE.position(n)]
@@ -173,7 +172,7 @@ PAIRS = 20
 
 
 def write_replies(pair: DrawnPair, protocol: ProtocolName) -> tuple[str, ...]:
-    return tuple(text for text, _, _ in play_teacher(pair, make_protocol(Settings(), protocol)))
+    return tuple(text for text, _ in play_teacher(pair, make_protocol(Settings(), protocol)))
 
 
 def rollout(pair: DrawnPair, protocol: ProtocolName) -> Rollout:

@@ -19,31 +19,38 @@ The judge has learnt from a larger world than the one that is drawn now, and sti
 two things, several of one, a photo as the ground, two places of a frame.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from vrthinker_core.drawn.facts import COLOURS, DIRECTIONS, GROUNDS, SHAPES
 from vrthinker_core.types import Preference, Side, wording
 from vrthinker_core.types.events import Started
 
-PICTURES = ("clear", "blurry", "noisy", "blocky", "dark", "bright", "banded")
-FACT_WORDS = (" no fact", " one fact")  # How many of a video are not as the prompt asks
+COLOURS = {
+    "red": (205, 40, 38),
+    "green": (40, 140, 60),
+    "blue": (44, 84, 205),
+    "yellow": (235, 196, 40),
+    "purple": (128, 56, 168),
+    "orange": (236, 118, 28),
+    "white": (236, 236, 232),
+    "black": (30, 30, 34),
+}
+SHAPES = ("ball", "cube", "cylinder", "cone", "ring")
+GROUNDS = ("wood", "tiles", "grass", "sand", "marble")
+DIRECTIONS = {"right": (1, 0), "left": (-1, 0), "away": (0, -1), "closer": (0, 1)}
+"""Directions on the ground, (rightwards, towards the camera)."""
+FACT_KINDS = ("colour", "shape", "direction")  # A video can be wrong in
+
+CLEAR = "clear"  # A picture without damage
+PICTURES = (CLEAR, "blurry", "noisy", "blocky", "dark", "bright", "banded")
 
 PLAIN, MOVES, HARDLY, JUMPS, ODDLY = "", "moves", "hardly moves", "jumps", "moves oddly"
 MOTIONS = (MOVES, HARDLY, JUMPS, ODDLY)
 """How a frame follows those around it that were seen. The first one of a video follows none."""
-MOTION_FLAWS = (HARDLY, JUMPS)
-SMOOTHLY = "moves smoothly"
-
-BOTH_VIDEOS, ONE_LIST = "Video 1, then video 2: ", "Video 1, from #49 on video 2: "
-AS_ASKED, NOT_AS_ASKED = ", as asked", ", not as asked"
-# By label
-LEADS = ("neither leads", "video 1 leads", "video 2 leads")
-# Of text alignment, visual quality and motion quality
-TOPICS = (" on the prompt", " on the picture", " on the motion")
-MAY_HIDE = "Flaws may hide between these frames.\n"
-MORE = "More frames are needed.\n"
+BOTH_VIDEOS = "Video 1, then video 2: "
 
 _PLACE = r"at \d{1,3}%,\d{1,3}%(?: and at \d{1,3}%,\d{1,3}%)?|with nothing to follow"
 _BESIDE = rf"(?: \((?:#\d{{1,3}} (?:{_PLACE})(?:, )?){{1,2}}\))?"
@@ -79,10 +86,33 @@ _COMPARED = re.compile(
 COUNTED_FACTS = re.compile(r"\bhas [a-z]+ facts? wrong\b")  # Without saying which
 
 
-def better(label: int, *, settled: bool) -> str:
-    """Return a dimension's conclusion; `settled` if no further frame will change it."""
-    which = ("neither", "video 1", "video 2")[label]
-    return f", so {which} is better{'' if settled else ' so far'}.\n"
+@dataclass(frozen=True, slots=True)
+class SceneFacts:
+    """The facts that a prompt asks for, or that a scene shows: a solid moves on a ground."""
+
+    colour: str
+    shape: str
+    direction: str
+    ground: str
+
+    @property
+    def solid(self) -> str:
+        """The solid in words: "an orange ball"."""
+        return f"{'an' if self.colour[0] in 'aeiou' else 'a'} {self.colour} {self.shape}"
+
+    @property
+    def moving(self) -> str:
+        """The solid and its motion: "an orange ball moving left"."""
+        return f"{self.solid} moving {self.direction}"
+
+    @property
+    def scene(self) -> str:
+        """All facts in words: "an orange ball moving left on sand"."""
+        return f"{self.moving} on {self.ground}"
+
+    def count_wrong(self, shown: SceneFacts) -> int:
+        """Return how many facts of `shown` are not as wanted here."""
+        return sum(getattr(self, kind) != getattr(shown, kind) for kind in FACT_KINDS)
 
 
 @dataclass(frozen=True, slots=True)

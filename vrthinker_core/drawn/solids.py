@@ -1,4 +1,4 @@
-"""Five solids that stand on the ground y = 0, and where rays meet them.
+"""Five solids on the ground y = 0, a camera, and where rays meet them.
 
 Lengths are world units, y points up.
 """
@@ -6,19 +6,106 @@ Lengths are world units, y points up.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.floating[Any]]  # Float32 throughout: half the work of numpy's default
+Pixels = NDArray[np.uint8]
 Hit = tuple[Floats, Floats]
 """(distance along each ray [n], inf if it misses; outward normal there [n, 3], any if it misses)"""
+Box = tuple[slice, slice]  # Rows and columns of a picture
 
+TARGET = np.array([0, 0.3, 0], np.float32)  # The position in the middle of every picture
+# Half of the picture's side at distance 1: the field of view is 34 degrees
+TAN_HALF_FOV = np.float32(np.tan(np.radians(17)))
 NEAR = np.float32(1e-3)  # Closer surfaces are not hit, so a ray misses the one it starts from
 MISS = np.float32(np.inf)
 # Of a box on the ground
 _CORNERS = np.array([(i, j, k) for i in (-1, 1) for j in (0, 1) for k in (-1, 1)], np.float32)
+
+
+def dot(a: Floats, b: Floats) -> Floats:
+    """Return dot products of rows: [n, 3] and [n, 3] to [n]."""
+    return np.asarray(np.einsum("ij,ij->i", a, b))
+
+
+def unit(vectors: Floats) -> Floats:
+    """Return each row of [n, 3] at length 1."""
+    return vectors / (np.sqrt(dot(vectors, vectors))[:, None] + np.float32(1e-9))
+
+
+@dataclass(frozen=True)
+class Camera:
+    """A camera at `yaw` and `pitch` (degrees) about the target.
+
+    Its picture has `size` x `size` pixels. Image points (x, y) run from 0 to 1, rightwards and
+    downwards. A pitch above 20 keeps the horizon out of the picture.
+    """
+
+    yaw: float
+    pitch: float
+    size: int
+
+    @cached_property
+    def eye(self) -> Floats:
+        """The position of the camera, [3]."""
+        yaw, pitch = np.radians(self.yaw), np.radians(self.pitch)
+        level = np.cos(pitch)
+        backward = np.array([np.sin(yaw) * level, np.sin(pitch), np.cos(yaw) * level])
+        return TARGET + (9.5 * backward).astype(np.float32)
+
+    @cached_property
+    def axes(self) -> Floats:
+        """Right, up and forward: rows of length 1, [3, 3]."""
+        forward = unit((TARGET - self.eye)[None])
+        right = unit(np.cross(forward, np.array([[0, 1, 0]], np.float32)))
+        return np.concatenate([right, np.cross(right, forward), forward])
+
+    def pixel_centers(self, box: Box = np.s_[:, :]) -> Floats:
+        """Return image points [n, 2] of a box's pixel middles, row by row."""
+        middles = np.arange(self.size, dtype=np.float32) + np.float32(0.5)
+        rows, columns = (middles[side] / self.size for side in box)
+        return _grid(rows, columns)
+
+    def subpixel_offsets(self, supersample: int) -> Floats:
+        """Return evenly spread offsets [supersample ** 2, 2] from a pixel's middle."""
+        half = np.float32(0.5)
+        steps = ((np.arange(supersample, dtype=np.float32) + half) / supersample - half) / self.size
+        return _grid(steps, steps)
+
+    def rays(self, points: Floats) -> Floats:
+        """Return directions [n, 3] of length 1 through image points [n, 2]."""
+        x, y = points.T
+        right, up = (2 * x - 1) * TAN_HALF_FOV, (1 - 2 * y) * TAN_HALF_FOV
+        return unit(np.stack([right, up, np.ones_like(x)], -1) @ self.axes)
+
+    def project(self, positions: Floats) -> Floats:
+        """Map world positions [n, 3] before the camera to image points [n, 2]."""
+        across, up, depth = ((positions - self.eye) @ self.axes.T).T
+        side = 2 * depth * TAN_HALF_FOV
+        return np.stack([across / side + 0.5, 0.5 - up / side], -1)
+
+    def box(self, positions: Floats, margin: float) -> Box:
+        """Return the pixels within `margin` of world positions [n, 3]."""
+        points = self.project(positions) * self.size
+        left, top = np.clip(np.floor(points.min(0) - margin), 0, self.size).astype(int).tolist()
+        right, bottom = np.clip(np.ceil(points.max(0) + margin), 0, self.size).astype(int).tolist()
+        return slice(top, bottom), slice(left, right)
+
+    def intersect_ground(self, points: Floats) -> tuple[Floats, Floats]:
+        """Return (distance [n], position [n, 3]) of the ground at image points [n, 2]."""
+        rays = self.rays(points)
+        distance: Floats = -self.eye[1] / rays[:, 1]
+        return distance, self.eye + distance[:, None] * rays
+
+
+def _grid(rows: Floats, columns: Floats) -> Floats:
+    """Return the points (column, row) [n, 2] of a grid, row by row."""
+    y, x = np.meshgrid(rows, columns, indexing="ij")
+    return np.stack([x.ravel(), y.ravel()], -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +120,7 @@ class Solid:
     size: float
     x: float
     z: float
-    rotation: float = 0.0
+    rotation: float
 
     @property
     def base(self) -> Floats:
@@ -41,44 +128,40 @@ class Solid:
         return np.array([self.x, 0, self.z], np.float32)
 
     @property
+    def height(self) -> float:
+        """Its height."""
+        return FORMS[self.shape][2] * self.size
+
+    @property
     def corners(self) -> Floats:
         """Eight points, [8, 3], whose hull holds the solid at any rotation."""
-        wide, high = BOUNDS[self.shape]
+        _, wide, high = FORMS[self.shape]
         bounds = np.array((wide, high, wide), np.float32) * np.float32(self.size)
         return self.base + _CORNERS * bounds
 
     def intersect(self, origin: Floats, rays: Floats) -> Hit:
         """Return the first hits of `rays` [n, 3] from `origin` ([3] or [n, 3]).
 
-        Rays have length 1. Only rays that meet the ball around the solid, or nearly so, are looked
-        at in full.
+        Rays have length 1.
         """
         distance = np.full(len(rays), MISS, np.float32)
         normal = np.zeros((len(rays), 3), np.float32)
-        wide, high = BOUNDS[self.shape]
+        intersect, wide, high = FORMS[self.shape]
+        # Only rays that come near the ball around the solid are followed
         radius = np.float32(1.02 * self.size * math.hypot(wide, high / 2))
-        offset = self.base + np.array([0, high / 2 * self.size, 0], np.float32) - origin
-        square = dot(offset, offset) if offset.ndim > 1 else offset @ offset
-        along = dot(rays, offset) if offset.ndim > 1 else rays @ offset
-        near = np.nonzero((square - along * along < radius * radius) & (along > -radius))[0]
+        middle = self.base + np.array([0, high / 2 * self.size, 0], np.float32)
+        offsets = np.broadcast_to(middle - origin, rays.shape)
+        along = dot(rays, offsets)
+        apart = dot(offsets, offsets) - along * along
+        near = np.nonzero((apart < radius * radius) & (along > -radius))[0]
         if len(near):
             c, s = np.cos(self.rotation), np.sin(self.rotation)
             to_local = np.array([[c, 0, s], [0, 1, 0], [-s, 0, c]], np.float32)
             some, origins = rays[near], origin[near] if origin.ndim > 1 else origin
-            start = np.broadcast_to((origins - self.base) @ to_local, some.shape)
-            hits = INTERSECTIONS[self.shape](start, some @ to_local, np.float32(self.size))
+            starts = np.broadcast_to((origins - self.base) @ to_local, some.shape)
+            hits = intersect(starts, some @ to_local, np.float32(self.size))
             distance[near], normal[near] = hits[0], hits[1] @ to_local.T
         return distance, normal
-
-
-def dot(a: Floats, b: Floats) -> Floats:
-    """Return dot products of rows: [n, 3] and [n, 3] to [n]."""
-    return np.asarray(np.einsum("ij,ij->i", a, b))
-
-
-def unit(vectors: Floats) -> Floats:
-    """Return each row of [n, 3] at length 1."""
-    return vectors / (np.sqrt(dot(vectors, vectors))[:, None] + np.float32(1e-9))
 
 
 def _nonzero(values: Floats) -> Floats:
@@ -178,18 +261,11 @@ def _intersect_ring(start: Floats, rays: Floats, size: np.float32) -> Hit:
     return np.where(hit, t, MISS), unit(positions - core)
 
 
-INTERSECTIONS: dict[str, Callable[[Floats, Floats, np.float32], Hit]] = {
-    "ball": _intersect_ball,
-    "cube": _intersect_cube,
-    "cylinder": _intersect_cylinder,
-    "cone": _intersect_cone,
-    "ring": _intersect_ring,
+# (how rays meet a solid of a size, half its width and its height at size 1 and any rotation)
+FORMS: dict[str, tuple[Callable[[Floats, Floats, np.float32], Hit], float, float]] = {
+    "ball": (_intersect_ball, 1.0, 2.0),
+    "cube": (_intersect_cube, 1.21, 1.7),
+    "cylinder": (_intersect_cylinder, 0.78, 1.9),
+    "cone": (_intersect_cone, 0.95, 2.2),
+    "ring": (_intersect_ring, 1.0, 2.0),
 }
-BOUNDS = {
-    "ball": (1.0, 2.0),
-    "cube": (1.21, 1.7),
-    "cylinder": (0.78, 1.9),
-    "cone": (0.95, 2.2),
-    "ring": (1.0, 2.0),
-}
-"""Half the width and the height of a box that holds a solid of size 1 at any rotation."""

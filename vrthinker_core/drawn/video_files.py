@@ -17,8 +17,8 @@ import av.error
 import numpy as np
 from av.video.reformatter import ColorRange, Colorspace
 
-from vrthinker_core.drawn.faults import FRAMES
-from vrthinker_core.drawn.moving_scene import Scene, SceneRenderer
+from vrthinker_core.drawn.renderer import SceneRenderer
+from vrthinker_core.drawn.scene import FRAMES, Scene
 from vrthinker_core.drawn.world import DrawnPair, draw_pair
 from vrthinker_core.errors import BadInput
 from vrthinker_core.storage import atomic_path, remove_parts
