@@ -47,10 +47,9 @@ FACT_KINDS = ("colour", "shape", "direction")  # A video can be wrong in
 CLEAR = "clear"  # A picture without damage
 PICTURES = (CLEAR, "blurry", "noisy", "blocky", "dark", "bright", "banded")
 
-PLAIN, MOVES, HARDLY, JUMPS, ODDLY = "", "moves", "hardly moves", "jumps", "moves oddly"
+MOVES, HARDLY, JUMPS, ODDLY = "moves", "hardly moves", "jumps", "moves oddly"
 MOTIONS = (MOVES, HARDLY, JUMPS, ODDLY)
-"""How a frame follows those around it that were seen. The first one of a video follows none."""
-BOTH_VIDEOS = "Video 1, then video 2: "
+"""How a frame follows the frames that were seen around it; "" if none was."""
 
 _PLACE = r"at \d{1,3}%,\d{1,3}%(?: and at \d{1,3}%,\d{1,3}%)?|with nothing to follow"
 _BESIDE = rf"(?: \((?:#\d{{1,3}} (?:{_PLACE})(?:, )?){{1,2}}\))?"
@@ -59,7 +58,7 @@ _FACT = re.compile(
     rf"(?:, ({'|'.join(MOTIONS)}))?; "
 )
 _HEAD = re.compile(
-    rf"^Video ([12]) shows ([a-z ]{{1,120}}): |^{BOTH_VIDEOS}"
+    r"^Video ([12]) shows ([a-z ]{1,120}): |^Video 1, then video 2: "
     r"|^Video 1, from #(\d{1,3}) on video 2: "
 )
 _COLOUR, _SHAPE = "|".join(COLOURS), "|".join(SHAPES)
@@ -121,7 +120,7 @@ class FrameFact:
 
     frame: str  # The number that the judge gave; "" if none
     picture: str  # One of PICTURES
-    motion: str  # PLAIN or one of MOTIONS
+    motion: str  # One of MOTIONS, or ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +152,8 @@ def read_prompt_facts(think: str) -> tuple[PromptFact, ...]:
 
 def asked_scene(prompt: str) -> str:
     """Return the drawn scene of a prompt as the judge notes it, or ""."""
-    words = re.split(r"[\s.,:;!]+", prompt.lower())
-    asked = _ASKED.fullmatch(" ".join(word for word in words if word not in ("", "the")))
+    words = re.sub(r"[\s.,:;!]+", " ", prompt.lower()).split()
+    asked = _ASKED.fullmatch(" ".join(word for word in words if word != "the"))
     if asked is None:
         return ""
     direction = next((each for each in DIRECTIONS if each in asked["way"]), "closer")
@@ -188,10 +187,9 @@ def read_frame_facts(snapshot: str) -> tuple[VideoFacts, ...]:
 
     Returns () if the snapshot holds anything else; 20,000 characters are read.
     """
-    snapshot = snapshot[:20_000]
     shows = dict.fromkeys(Side, "")
     found: dict[Side, list[FrameFact]] = {side: [] for side in Side}
-    for line in snapshot.splitlines():
+    for line in snapshot[:20_000].splitlines():
         head = _HEAD.match(line)
         if head is None:
             if re.match(r"\s*Video [12]\b", line):
@@ -209,7 +207,7 @@ def read_frame_facts(snapshot: str) -> tuple[VideoFacts, ...]:
             number = number if second else fact[1][1:]
             second = second or bool(head[3] and int(number) >= int(head[3]))
             side = Side(int(head[1])) if head[1] else Side.SECOND if second else Side.FIRST
-            found[side].append(FrameFact(number, fact[2], fact[3] or PLAIN))
+            found[side].append(FrameFact(number, fact[2], fact[3] or ""))
     if not any(found.values()):
         return ()
     return tuple(VideoFacts(side, shows[side], tuple(found[side])) for side in Side)

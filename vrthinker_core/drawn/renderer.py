@@ -8,7 +8,6 @@ solids it is the mean of `supersample` x `supersample` samples.
 import math
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
 
 import cv2
 import numpy as np
@@ -24,8 +23,6 @@ SHADOW_SUNLIGHT = 0.38  # Share of the sunlight that is left in a shadow on the 
 EXTENT = 9.0  # World units that one texture covers per side
 SIDE = 768  # Pixels of a texture per side
 
-Reals = NDArray[np.floating[Any]]
-
 
 class SceneRenderer:
     """A scene at one size, drawn frame by frame in any order."""
@@ -36,7 +33,9 @@ class SceneRenderer:
         self._scene, self._size, self._supersample = scene, size, supersample
         self._brightness = np.float32(background.brightness)
         self._camera = Camera(background.yaw, background.pitch, size)
-        _, positions = self._camera.intersect_ground(self._camera.pixel_centers())
+        points = self._camera.pixel_centers()
+        self._points = points.reshape(size, size, 2)
+        _, positions = self._camera.intersect_ground(points)
         self._ground_positions = positions.reshape(size, size, 3)
         self._ground_rgb = _ground_albedo(background, self._camera, supersample)
         light = (AMBIENT + DIRECT) * self._brightness
@@ -81,7 +80,7 @@ class SceneRenderer:
 
     def _with_solids(self, ground: Pixels, box: Box, solids: tuple[Solid, ...]) -> Pixels:
         """Draw the solids over the `ground` [h, w, 3] of a box."""
-        points, under = self._camera.pixel_centers(box), ground.reshape(-1, 3)
+        points, under = self._points[box].reshape(-1, 2), ground.reshape(-1, 3)
         colours, hits = self._cast_rays(points, under, solids)
         if (samples := self._supersample**2) > 1:
             # Pixels on or beside a solid whose neighbours differ by 24 display levels
@@ -149,7 +148,7 @@ def _ground_albedo(background: Background, camera: Camera, supersample: int) -> 
     """Return the unlit ground with haze, [size, size, 3] in 0..1."""
     size, ground = camera.size, background.ground
     sigma = max(0.3, 130 / (size * supersample))
-    image = _smooth_texture(ground, background.variant, sigma)
+    image = _texture(ground, background.variant, sigma)
     # Whole tiles fit into a texture, so it repeats; the others would show a seam, and are mirrored.
     border = cv2.BORDER_WRAP if ground == "tiles" else cv2.BORDER_REFLECT
     c, s = math.cos(background.rotation), math.sin(background.rotation)
@@ -166,24 +165,22 @@ def _ground_albedo(background: Background, camera: Camera, supersample: int) -> 
     return total / np.float32(supersample**2)
 
 
-@lru_cache(maxsize=64)
-def _smooth_texture(ground: str, variant: int, sigma: float) -> Pixels:
-    """Return the texture of a ground without details finer than a sample."""
-    return np.asarray(cv2.GaussianBlur(_texture(ground, variant), (0, 0), sigma), np.uint8)
+@lru_cache(maxsize=64)  # 1.8 MB each
+def _texture(ground: str, variant: int, sigma: float) -> Pixels:
+    """Return one variant of a ground, RGB [SIDE, SIDE, 3].
 
-
-@lru_cache(maxsize=40)  # All that exist, 1.8 MB each
-def _texture(ground: str, variant: int) -> Pixels:
-    """Return one variant of a ground, RGB [SIDE, SIDE, 3]."""
+    Details finer than `sigma` pixels are gone.
+    """
     rng = np.random.default_rng([list(PATTERNS).index(ground), variant])
     coarse, fine = _value_noise(rng, 6), _value_noise(rng, 7, 0.75, 16)
     colour = PATTERNS[ground](rng, coarse, fine) * rng.uniform(0.9, 1.1, 3)
-    return (np.clip(colour, 0.02, 1) * 255).astype(np.uint8)
+    levels = (np.clip(colour, 0.02, 1) * 255).astype(np.uint8)
+    return np.asarray(cv2.GaussianBlur(levels, (0, 0), sigma), np.uint8)
 
 
 def _value_noise(
     rng: np.random.Generator, octaves: int, persistence: float = 0.55, coarsest: int = 4
-) -> Reals:
+) -> Floats:
     """Return value noise, [SIDE, SIDE] in 0..1.
 
     The first octave has `coarsest` random values a side. Each next octave has twice as many,
@@ -198,41 +195,39 @@ def _value_noise(
     return _normalized(total)
 
 
-def _normalized(values: Reals) -> Reals:
+def _normalized(values: Floats) -> Floats:
     return np.asarray((values - values.min()) / np.ptp(values))
 
 
-def _axes(times: int) -> tuple[Reals, Reals]:
-    """Return columns and rows, [SIDE, SIDE] each, from 0 to `times`."""
-    line = np.linspace(0, times, SIDE, dtype=np.float32)
-    across, down = np.meshgrid(line, line)
-    return across, down
+def _line(times: int) -> Floats:
+    """Return SIDE values from 0 to `times`."""
+    return np.linspace(0, times, SIDE, dtype=np.float32)
 
 
-def _wood(rng: np.random.Generator, _: Reals, fine: Reals) -> Reals:
+def _wood(rng: np.random.Generator, _: Floats, fine: Floats) -> Floats:
     """Nine planks, each with its own tint and shifted grain."""
-    _, row = _axes(9)
+    row = _line(9)[:, None]
     along = cv2.resize(_value_noise(rng, 6, 0.6)[:, : SIDE // 10], (SIDE, SIDE))
     plank = rng.random(10).astype(np.float32)[row.astype(int)]
     rings = 0.5 + 0.5 * np.sin(row * (60 / 9) + along * 9 + plank * 40)
     grain = 0.55 * along + 0.25 * rings + 0.2 * fine
     light = (0.55 + 0.75 * grain) * (0.8 + 0.35 * plank)
-    colour: Reals = np.array([0.42, 0.25, 0.13]) * light[..., None]
-    colour[np.abs(row % 1 - 0.5) > 0.485] *= 0.35
+    colour: Floats = np.array([0.42, 0.25, 0.13]) * light[..., None]
+    colour[np.abs(_line(9) % 1 - 0.5) > 0.485] *= 0.35
     return colour
 
 
-def _tiles(rng: np.random.Generator, _: Reals, fine: Reals) -> Reals:
+def _tiles(rng: np.random.Generator, _: Floats, fine: Floats) -> Floats:
     """A chequerboard of twelve by twelve with grey joints."""
-    column, row = _axes(12)
-    base = rng.uniform(0.35, 0.6, 3)
-    odd = (column.astype(int) + row.astype(int)) % 2 == 1
-    colour: Reals = base * (np.where(odd, 1.35, 0.7) * (0.85 + 0.3 * fine))[..., None]
-    colour[(np.abs(column % 1 - 0.5) > 0.475) | (np.abs(row % 1 - 0.5) > 0.475)] = 0.25
+    line, base = _line(12), rng.uniform(0.35, 0.6, 3)
+    odd = (line.astype(int) + line.astype(int)[:, None]) % 2 == 1
+    colour: Floats = base * (np.where(odd, 1.35, 0.7) * (0.85 + 0.3 * fine))[..., None]
+    joint = np.abs(line % 1 - 0.5) > 0.475
+    colour[joint] = colour[:, joint] = 0.25
     return colour
 
 
-def _grass(rng: np.random.Generator, coarse: Reals, _: Reals) -> Reals:
+def _grass(rng: np.random.Generator, coarse: Floats, _: Floats) -> Floats:
     """Short upright streaks, lighter and darker in patches."""
     dots = cv2.GaussianBlur(rng.random((SIDE, SIDE), np.float32), (0, 0), 0.8, sigmaY=2.2)
     blades = _normalized(np.asarray(dots, np.float32))
@@ -240,24 +235,23 @@ def _grass(rng: np.random.Generator, coarse: Reals, _: Reals) -> Reals:
     return np.stack([red, green, 0.06 + 0.12 * blades], -1)
 
 
-def _sand(_: object, coarse: Reals, fine: Reals) -> Reals:
+def _sand(_: object, coarse: Floats, fine: Floats) -> Floats:
     """Ripples bent by the coarse noise."""
-    _, row = _axes(110)
-    ripples = 0.5 + 0.5 * np.sin(row + coarse * 16)
+    ripples = 0.5 + 0.5 * np.sin(_line(110)[:, None] + coarse * 16)
     return np.array([0.72, 0.58, 0.38]) * (0.72 + 0.22 * ripples + 0.2 * fine)[..., None]
 
 
-def _marble(_: object, coarse: Reals, fine: Reals) -> Reals:
+def _marble(_: object, coarse: Floats, fine: Floats) -> Floats:
     """Pale stone with thin dark veins."""
-    column, row = _axes(1)
-    vein = (1 - np.abs(np.sin((column * 5 + row * 3 + coarse * 5) * 3.1))) ** 6
+    line = _line(1)
+    vein = (1 - np.abs(np.sin((line * 5 + line[:, None] * 3 + coarse * 5) * 3.1))) ** 6
     stone = np.array([0.78, 0.78, 0.8]) * (0.85 + 0.2 * fine)[..., None]
-    colour: Reals = stone - vein[..., None] * np.array([0.42, 0.4, 0.36])
+    colour: Floats = stone - vein[..., None] * np.array([0.42, 0.4, 0.36])
     return colour
 
 
 # (rng, coarse noise, fine noise) -> RGB [SIDE, SIDE, 3], about 0..1
-PATTERNS: dict[str, Callable[[np.random.Generator, Reals, Reals], Reals]] = {
+PATTERNS: dict[str, Callable[[np.random.Generator, Floats, Floats], Floats]] = {
     "wood": _wood,
     "tiles": _tiles,
     "grass": _grass,

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrthinker_core.drawn.notes import CLEAR, SceneFacts
-from vrthinker_core.drawn.solids import Camera, Pixels, Solid
+from vrthinker_core.drawn.solids import Camera, Pixels, Solid, grid
 
 FRAMES = 128  # Frames of a clip, as many as a `paired` judge can ask for
 REFERENCE_SIDE = 112
@@ -175,7 +175,6 @@ class Scene:
         return index / (FRAMES - 1), 0.0
 
 
-_LINE = np.linspace(-0.9, 0.9, 7)
-_GRID = np.stack(np.meshgrid(_LINE, _LINE), -1).reshape(-1, 2)
+_GRID = grid(np.linspace(-0.9, 0.9, 7))
 _DISC = _GRID[(_GRID**2).sum(-1) <= 1]  # Points spread evenly over a disc of radius 1
 _camera = lru_cache(maxsize=64)(partial(Camera, size=1))  # Computes the axes of each once

@@ -6,7 +6,6 @@ Lengths are world units, y points up.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -37,44 +36,41 @@ def unit(vectors: Floats) -> Floats:
     return vectors / (np.sqrt(dot(vectors, vectors))[:, None] + np.float32(1e-9))
 
 
-@dataclass(frozen=True)
+def grid(line: Floats) -> Floats:
+    """Return the points (column, row) [n ** 2, 2] of a square grid, row by row."""
+    return np.stack(np.meshgrid(line, line), -1).reshape(-1, 2)
+
+
 class Camera:
-    """A camera at `yaw` and `pitch` (degrees) about the target.
+    """A camera that looks at the target.
 
     Its picture has `size` x `size` pixels. Image points (x, y) run from 0 to 1, rightwards and
-    downwards. A pitch above 20 keeps the horizon out of the picture.
+    downwards.
     """
 
-    yaw: float
-    pitch: float
-    size: int
+    def __init__(self, yaw: float, pitch: float, size: int) -> None:
+        """Turn it round the target by two angles in degrees.
 
-    @cached_property
-    def eye(self) -> Floats:
-        """The position of the camera, [3]."""
-        yaw, pitch = np.radians(self.yaw), np.radians(self.pitch)
+        A pitch above 20 keeps the horizon out of the picture.
+        """
+        self.size, yaw, pitch = size, np.radians(yaw), np.radians(pitch)
         level = np.cos(pitch)
         backward = np.array([np.sin(yaw) * level, np.sin(pitch), np.cos(yaw) * level])
-        return TARGET + (9.5 * backward).astype(np.float32)
-
-    @cached_property
-    def axes(self) -> Floats:
-        """Right, up and forward: rows of length 1, [3, 3]."""
+        self.eye: Floats = TARGET + (9.5 * backward).astype(np.float32)  # [3]
         forward = unit((TARGET - self.eye)[None])
         right = unit(np.cross(forward, np.array([[0, 1, 0]], np.float32)))
-        return np.concatenate([right, np.cross(right, forward), forward])
+        # Right, up and forward: rows of length 1, [3, 3]
+        self.axes: Floats = np.concatenate([right, np.cross(right, forward), forward])
 
-    def pixel_centers(self, box: Box = np.s_[:, :]) -> Floats:
-        """Return image points [n, 2] of a box's pixel middles, row by row."""
-        middles = np.arange(self.size, dtype=np.float32) + np.float32(0.5)
-        rows, columns = (middles[side] / self.size for side in box)
-        return _grid(rows, columns)
+    def pixel_centers(self) -> Floats:
+        """Return image points [size ** 2, 2] of the pixels' middles, row by row."""
+        return grid((np.arange(self.size, dtype=np.float32) + np.float32(0.5)) / self.size)
 
     def subpixel_offsets(self, supersample: int) -> Floats:
         """Return evenly spread offsets [supersample ** 2, 2] from a pixel's middle."""
         half = np.float32(0.5)
-        steps = ((np.arange(supersample, dtype=np.float32) + half) / supersample - half) / self.size
-        return _grid(steps, steps)
+        steps = (np.arange(supersample, dtype=np.float32) + half) / supersample - half
+        return grid(steps / self.size)
 
     def rays(self, points: Floats) -> Floats:
         """Return directions [n, 3] of length 1 through image points [n, 2]."""
@@ -91,8 +87,8 @@ class Camera:
     def box(self, positions: Floats, margin: float) -> Box:
         """Return the pixels within `margin` of world positions [n, 3]."""
         points = self.project(positions) * self.size
-        left, top = np.clip(np.floor(points.min(0) - margin), 0, self.size).astype(int).tolist()
-        right, bottom = np.clip(np.ceil(points.max(0) + margin), 0, self.size).astype(int).tolist()
+        ends = np.floor(points.min(0) - margin), np.ceil(points.max(0) + margin)
+        (left, top), (right, bottom) = np.clip(ends, 0, self.size).astype(int).tolist()
         return slice(top, bottom), slice(left, right)
 
     def intersect_ground(self, points: Floats) -> tuple[Floats, Floats]:
@@ -100,12 +96,6 @@ class Camera:
         rays = self.rays(points)
         distance: Floats = -self.eye[1] / rays[:, 1]
         return distance, self.eye + distance[:, None] * rays
-
-
-def _grid(rows: Floats, columns: Floats) -> Floats:
-    """Return the points (column, row) [n, 2] of a grid, row by row."""
-    y, x = np.meshgrid(rows, columns, indexing="ij")
-    return np.stack([x.ravel(), y.ravel()], -1)
 
 
 @dataclass(frozen=True, slots=True)

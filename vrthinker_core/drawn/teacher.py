@@ -8,16 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from vrthinker_core.drawn.notes import (
-    BOTH_VIDEOS,
-    CLEAR,
-    FACT_KINDS,
-    HARDLY,
-    JUMPS,
-    MOVES,
-    ODDLY,
-    PLAIN,
-)
+from vrthinker_core.drawn.notes import CLEAR, FACT_KINDS, HARDLY, JUMPS, MOVES, ODDLY
 from vrthinker_core.drawn.scene import FRAMES, Scene
 from vrthinker_core.drawn.world import DrawnPair, verdict_from_flaws
 from vrthinker_core.protocols.base import PromptProtocol
@@ -39,7 +30,7 @@ class SeenFrame:
     index: int  # Of the 128 frames of the clip
     place: tuple[float, float] | None  # As in `Scene.place`
     state: str  # One of notes.PICTURES
-    motion: str  # PLAIN or one of notes.MOTIONS
+    motion: str  # One of notes.MOTIONS, or ""
     # The nearest noted frames that this one is compared with; () for the first frames
     beside: tuple[SeenFrame, ...]
 
@@ -84,15 +75,15 @@ class Evidence:
         """Yield all seen frames of a video, in order."""
         return (frame for look in self.looks for frame in look if frame.ref.side is side)
 
-    def picture_flaw(self, side: Side) -> str | None:
-        """Return the first seen flaw of the picture, with its frame."""
-        flawed = (frame for frame in self.frames(side) if frame.state != CLEAR)
-        return next((f"{frame.state} at #{frame.number}" for frame in flawed), None)
+    def flaws(self, side: Side) -> tuple[str, str]:
+        """Return the first seen flaws of picture and motion, "" if none.
 
-    def motion_flaw(self, side: Side) -> str | None:
-        """Return the first seen flaw of the motion, with its frame."""
-        flawed = (frame for frame in self.frames(side) if frame.flawed)
-        return next((f"{frame.motion} at #{frame.number}" for frame in flawed), None)
+        Each is told with its frame.
+        """
+        frames = list(self.frames(side))
+        picture = (f"{frame.state} at #{frame.number}" for frame in frames if frame.state != CLEAR)
+        motion = (f"{frame.motion} at #{frame.number}" for frame in frames if frame.flawed)
+        return next(picture, ""), next(motion, "")
 
     def odd_frames(self, side: Side) -> list[SeenFrame]:
         """Return the frames whose motion needs a closer look.
@@ -106,28 +97,24 @@ class Evidence:
     @property
     def unsettled(self) -> list[Side]:
         """The videos of which further frames may change a label."""
-        return [side for side in Side if not (self.picture_flaw(side) and self.motion_flaw(side))]
-
-    @property
-    def wrong(self) -> list[int]:
-        """How many facts of each video are not as the prompt asks."""
-        return [self.pair.wanted.count_wrong(scene.facts) for scene in self.pair.scenes.values()]
+        return [side for side in Side if not all(self.flaws(side))]
 
     @property
     def verdict(self) -> Verdict:
         """The labels as far as these frames show them."""
         return verdict_from_flaws(
-            self.wrong,
-            [self.picture_flaw(side) is not None for side in Side],
-            [self.motion_flaw(side) is not None for side in Side],
+            *(
+                (self.pair.wanted.count_wrong(scene.facts), *map(bool, self.flaws(side)))
+                for side, scene in self.pair.scenes.items()
+            )
         )
 
 
 def _motion_word(scene: Scene, index: int, neighbours: Sequence[int]) -> str:
-    """Return how a frame follows its neighbours, PLAIN if it has none."""
+    """Return how a frame follows its neighbours, "" if it has none."""
     words = [_step_word(scene, *sorted((index, other))) for other in neighbours]
     flaws = [word for word in words if word in (HARDLY, JUMPS)]
-    return flaws[0] if flaws else ODDLY if ODDLY in words else MOVES if words else PLAIN
+    return flaws[0] if flaws else ODDLY if ODDLY in words else MOVES if words else ""
 
 
 def _step_word(scene: Scene, start: int, end: int) -> str:
@@ -234,12 +221,10 @@ def _labels(verdict: Verdict) -> str:
 def _snapshot(evidence: Evidence) -> str:
     """Describe the frames of the last look, the prompt first."""
     look, paired = evidence.looks[-1], evidence.protocol.name == "paired"
-    states = [
-        f" {evidence.picture_flaw(side) or CLEAR}, {evidence.motion_flaw(side) or SMOOTHLY}"
-        for side in Side
-    ]
+    flaws = map(evidence.flaws, Side)
+    states = [f" {picture or CLEAR}, {motion or SMOOTHLY}" for picture, motion in flaws]
     if len(evidence.looks) > 1:
-        head = BOTH_VIDEOS if paired else "Video 1, from #49 on video 2: "
+        head = "Video 1, then video 2: " if paired else "Video 1, from #49 on video 2: "
         noted = "".join(_entry(frame, paired=paired) for frame in look)
         return f"{head}{noted}so far video 1:{states[0]}; so far video 2:{states[1]}.\n"
     lines = [f"The prompt asks for {evidence.pair.wanted.scene}.\n"]
@@ -271,24 +256,21 @@ def _where(frame: SeenFrame) -> str:
 
 def _think(evidence: Evidence, *, more: bool) -> str:
     """Judge each dimension by its facts; explain why to look again."""
-    first, protocol = len(evidence.looks) == 1, evidence.protocol
+    first, pair, protocol = len(evidence.looks) == 1, evidence.pair, evidence.protocol
     numbers = dict.fromkeys(protocol.frame_number(ref) for ref in protocol.opening_refs)
     opening = ", ".join(f"#{number}" for number in numbers)
     labels = {dimension: int(label or 0) for dimension, label in evidence.verdict}
-    wrong = [("no fact", "one fact")[count] for count in evidence.wrong]
-    lines = [
-        _compare_facts(evidence.pair) if first else "",
-        f"TA ({opening}): video 1 has {wrong[0]} wrong, video 2 has {wrong[1]} wrong",
-        _conclusion(labels[Dimension.TA], settled=True),
-    ]
-    for dimension, verb, flaw, none in (
-        (Dimension.VQ, " is", evidence.picture_flaw, " is clear"),
-        (Dimension.MQ, "", evidence.motion_flaw, f" {SMOOTHLY}"),
+    counts = [pair.wanted.count_wrong(scene.facts) for scene in pair.scenes.values()]
+    wrong = [f" has {('no', 'one')[count]} fact wrong" for count in counts]
+    pictures, motions = zip(*map(evidence.flaws, Side), strict=True)
+    lines = [_compare_facts(pair) if first else ""]
+    for dimension, about, said, settled in (
+        (Dimension.TA, f" ({opening})", wrong, True),
+        (Dimension.VQ, "", [f" is {flaw or CLEAR}" for flaw in pictures], all(pictures)),
+        (Dimension.MQ, "", [f" {flaw or SMOOTHLY}" for flaw in motions], all(motions)),
     ):
-        flaws = [flaw(side) for side in Side]
-        said = [f"{verb} {each}" if each else none for each in flaws]
-        lines.append(f"{dimension.value}: video 1{said[0]}, video 2{said[1]}")
-        lines.append(_conclusion(labels[dimension], settled=not more or None not in flaws))
+        conclusion = _conclusion(labels[dimension], settled=settled or not more)
+        lines.append(f"{dimension.value}{about}: video 1{said[0]}, video 2{said[1]}{conclusion}")
     leads = ", ".join(
         f"{('neither', 'video 1', 'video 2')[labels[name]]} leads on the {topic}"
         for name, topic in zip(SUB_SCORES, ("prompt", "picture", "motion"), strict=True)

@@ -1,4 +1,4 @@
-"""Drawn pairs as files: H.264 videos, and a table of their prompts and true labels.
+"""Drawn pairs as files: H.264 videos, and a table of prompts and true labels.
 
 A folder of pairs holds `pair_0000_a.mp4`, `pair_0000_b.mp4`, … and `pairs.csv`. A video is
 complete or missing, and its comment names what it was drawn from, so a stopped run goes on. The
@@ -20,7 +20,7 @@ from av.video.reformatter import ColorRange, Colorspace
 from vrthinker_core.drawn.renderer import SceneRenderer
 from vrthinker_core.drawn.scene import FRAMES, Scene
 from vrthinker_core.drawn.world import DrawnPair, draw_pair
-from vrthinker_core.errors import BadInput
+from vrthinker_core.errors import BadInput, os_errors
 from vrthinker_core.storage import atomic_path, remove_parts
 from vrthinker_core.system import cpu_count
 from vrthinker_core.types import Side
@@ -33,11 +33,11 @@ WORLD = "506819e5"  # What comments call this world; earlier versions drew other
 
 
 @dataclass(frozen=True, slots=True)
-class VideoSpec:
-    """One video to write."""
+class _Video:
+    """One video to write: of a run's seed, a pair from 0 and a side, with `size` pixels."""
 
-    seed: int  # Of the run
-    number: int  # Of the pair, from 0
+    seed: int
+    number: int
     side: Side
     size: int
 
@@ -52,6 +52,27 @@ class VideoSpec:
         drawn = f"seed {self.seed}, pair {self.number}, video {self.side.value}, {self.size} px"
         return f"drawn world {WORLD}: {drawn}"
 
+    def write(self, out: Path) -> None:
+        """Write the video into the folder."""
+        scene = pair_of(self.seed, self.number).scenes[self.side]
+        write_video(scene, out / self.name, self.size, comment=self.comment)
+
+    def exists(self, out: Path) -> bool:
+        """Return whether the folder holds the video; raise `BadInput` for another one."""
+        path = out / self.name
+        if not path.exists():
+            return False
+        try:
+            with av.open(str(path)) as video:
+                comment = video.metadata.get("comment", "")
+        except av.error.InvalidDataError:
+            return False
+        drawn_from = unmarked(comment)
+        if self.comment not in (drawn_from, comment):
+            other = f"videos of another seed, size or version ({self.name})"
+            raise BadInput(f"{out} holds {other}: name an empty folder for the pairs.")
+        return drawn_from is not None  # Earlier versions wrote no mark
+
 
 def write_pairs(
     count: int,
@@ -63,8 +84,8 @@ def write_pairs(
     """Write `count` drawn pairs of a seed; return the path of pairs.csv.
 
     The videos in the folder `out` have `size` x `size` pixels. Existing videos of the same seed and
-    size stay, so a stopped run goes on. `progress` is called with the videos written and those in
-    all, first before any is written.
+    size stay, so a stopped run goes on. `progress` gets the numbers of videos written and of all,
+    first before any is written.
 
     Raises `BadInput` for a number out of range, and for a folder `out` that holds something else or
     cannot be written.
@@ -77,36 +98,26 @@ def write_pairs(
         raise BadInput(
             f"A video's side is an even number of pixels from {MIN_SIZE} to {MAX_SIZE}, not {size}."
         )
-    specs = [VideoSpec(seed, number, side, size) for number in range(count) for side in Side]
-    try:
+    videos = [_Video(seed, number, side, size) for number in range(count) for side in Side]
+    with os_errors(f"The pairs cannot be written to {out}"):
         _prepare_folder(out)
-        missing = [spec for spec in specs if not _already_written(spec, out)]
-        kept = len(specs) - len(missing)
-        progress(kept, len(specs))
-
-        def write(spec: VideoSpec) -> None:
-            scene = pair_of(seed, spec.number).scenes[spec.side]
-            write_video(scene, out / spec.name, size, comment=spec.comment)
-
+        missing = [video for video in videos if not video.exists(out)]
+        done = len(videos) - len(missing)
+        progress(done, len(videos))
         # Most of the time is spent in OpenCV, NumPy and x264, where threads run side by side
         with ThreadPoolExecutor(cpu_count()) as threads:
-            try:
-                for done, _ in enumerate(threads.map(write, missing), start=kept + 1):
-                    progress(done, len(specs))
-            except BaseException:
-                threads.shutdown(cancel_futures=True)
-                raise
+            # No name holds the iterator: an error in the loop drops it, which cancels the rest
+            for _ in threads.map(lambda video: video.write(out), missing):
+                done += 1
+                progress(done, len(videos))
         path = out / PAIRS_CSV
         with atomic_path(path) as part, part.open("w", encoding="utf-8", newline="") as file:
             rows, labels = csv.writer(file, lineterminator="\n"), ("TA", "VQ", "MQ", "OA")
             rows.writerow(("video1", "video2", "prompt", *labels))
-            for first, second in zip(specs[::2], specs[1::2], strict=True):
+            for first, second in zip(videos[::2], videos[1::2], strict=True):
                 pair, names = pair_of(seed, first.number), (first.name, second.name)
                 rows.writerow([*names, pair.prompt, *(pair.verdict.labels[x] for x in labels)])
-        return path
-    except (OSError, av.error.FFmpegError) as problem:
-        cause = getattr(problem, "strerror", None) or problem
-        raise BadInput(f"The pairs cannot be written to {out}: {cause}.") from None
+    return path
 
 
 def write_video(scene: Scene, path: Path, size: int = 448, *, comment: str = "") -> None:
@@ -162,20 +173,3 @@ def _prepare_folder(out: Path) -> None:
         raise BadInput(
             f"{out} holds something else ({foreign[0]}): name an empty folder for the pairs."
         )
-
-
-def _already_written(spec: VideoSpec, out: Path) -> bool:
-    """Return whether the video exists; raise `BadInput` for another one."""
-    path = out / spec.name
-    if not path.exists():
-        return False
-    try:
-        with av.open(str(path)) as video:
-            comment = video.metadata.get("comment", "")
-    except av.error.InvalidDataError:
-        return False
-    drawn_from = unmarked(comment)
-    if spec.comment not in (drawn_from, comment):
-        other = f"videos of another seed, size or version ({spec.name})"
-        raise BadInput(f"{out} holds {other}: name an empty folder for the pairs.")
-    return drawn_from is not None  # Earlier versions wrote no mark

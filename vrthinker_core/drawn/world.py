@@ -63,18 +63,19 @@ class DrawnPair:
     @property
     def verdict(self) -> Verdict:
         """The true labels: the side with fewer wrong facts or faults wins."""
-        scenes = self.first, self.second
-        return verdict_from_flaws(
-            [self.wanted.count_wrong(scene.facts) for scene in scenes],
-            [scene.picture_fault is not None for scene in scenes],
-            [scene.motion_fault is not None for scene in scenes],
+        first, second = (
+            (
+                self.wanted.count_wrong(scene.facts),
+                bool(scene.picture_fault),
+                bool(scene.motion_fault),
+            )
+            for scene in (self.first, self.second)
         )
+        return verdict_from_flaws(first, second)
 
 
-def verdict_from_flaws(
-    wrong: Sequence[int], picture: Sequence[bool], motion: Sequence[bool]
-) -> Verdict:
-    """Return the labels for wrong facts and faults of each side.
+def verdict_from_flaws(*sides: Sequence[int]) -> Verdict:
+    """Return the labels for two sides: (wrong facts, picture flawed, motion flawed).
 
     Overall, text alignment counts half as much again.
     """
@@ -82,7 +83,7 @@ def verdict_from_flaws(
     def better(lead: float) -> Preference:
         return Preference.TIE if lead == 0 else Preference.FIRST if lead > 0 else Preference.SECOND
 
-    ta, vq, mq = (second - first for first, second in (wrong, picture, motion))
+    ta, vq, mq = (second - first for first, second in zip(*sides, strict=True))
     overall = better(1.5 * np.sign(ta) + vq + mq)
     return Verdict(TA=better(ta), MQ=better(mq), VQ=better(vq), OA=overall)
 
