@@ -1,22 +1,15 @@
-"""The notes of the built-in judge: their words, which its teacher writes, and their reading.
+"""The words of the drawn world, and how the notes of its judge are read.
 
-Each word is one token of the judge's vocabulary. A line of a snapshot holds the frame, the thing's
-place, picture and motion:
+The first notes have a line for each video. A frame has a place, a picture and a motion:
 
-    Video 1 shows a red ball moving right: #16 at 36%,28% clear; #48 at 52%,28% blocky, jumps; so
-    far ...
+    Video 1 shows a red ball moving right: #16 at 36%,28% clear; #48 at 52%,28% blocky, jumps; so ...
 
-Later frames stand in one line for both videos. They are either pairs, or one list that says from
-which number on the frames are of video 2:
+Later frames of both videos stand in one line, with the places in the frames beside in brackets:
 
-    #32 at ... clear, moves; video 2 at ... clear, moves; so far ...
+    #32 at 52%,28% (#16 at 36%,28%, #48 at 68%,28%) clear, moves; video 2 at ... clear, moves; so ...
 
-Brackets behind a place hold the thing's place in the frames beside:
-
-    #32 at 52%,28% (#16 at 36%,28%, #48 at 68%,28%) clear, moves;
-
-The judge has learnt from a larger world than the one that is drawn now, and still writes its words:
-two things, several of one, a photo as the ground, two places of a frame.
+The judge learnt from a larger world and still writes its words: two things, several of one, a photo
+as the ground, two places of a frame.
 """
 
 from __future__ import annotations
@@ -62,10 +55,7 @@ _HEAD = re.compile(
     r"|^Video 1, from #(\d{1,3}) on video 2: "
 )
 _COLOUR, _SHAPE = "|".join(COLOURS), "|".join(SHAPES)
-_THING = (
-    rf"(?:an? (?:{_COLOUR}) (?:{_SHAPE})"
-    rf"|(?:two|three|four) (?:{_COLOUR}) (?:{_SHAPE})s)"
-)
+_THING = rf"(?:an? (?:{_COLOUR}) (?:{_SHAPE})|(?:two|three|four) (?:{_COLOUR}) (?:{_SHAPE})s)"
 _SCENE = re.compile(rf"{_THING}(?: and {_THING})? moving (?:{'|'.join(DIRECTIONS)})")
 _GROUND = "|".join((*GROUNDS, "a photo"))
 _ASKED = re.compile(  # A prompt of the drawn world, without "the" and punctuation

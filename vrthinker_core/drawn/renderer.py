@@ -6,13 +6,13 @@ solids it is the mean of `supersample` x `supersample` samples.
 """
 
 import math
-from collections.abc import Callable
 from functools import lru_cache
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from vrthinker_core.drawn.notes import GROUNDS
 from vrthinker_core.drawn.scene import Background, Scene
 from vrthinker_core.drawn.solids import MISS, Box, Camera, Floats, Pixels, Solid, dot, unit
 
@@ -38,8 +38,8 @@ class SceneRenderer:
         _, positions = self._camera.intersect_ground(points)
         self._ground_positions = positions.reshape(size, size, 3)
         self._ground_rgb = _ground_albedo(background, self._camera, supersample)
-        light = (AMBIENT + DIRECT) * self._brightness
-        self._empty_ground = _to_display(self._ground_rgb * light)
+        full = (AMBIENT + DIRECT) * self._brightness
+        self._empty_ground = _to_display(self._ground_rgb * full)
 
     def frame(self, index: int) -> Pixels:
         """Return frame `index` (0..127) of the clip: RGB [size, size, 3]."""
@@ -147,8 +147,7 @@ def _shade_solid(
 def _ground_albedo(background: Background, camera: Camera, supersample: int) -> Floats:
     """Return the unlit ground with haze, [size, size, 3] in 0..1."""
     size, ground = camera.size, background.ground
-    sigma = max(0.3, 130 / (size * supersample))
-    image = _texture(ground, background.variant, sigma)
+    image = _texture(ground, background.variant, max(0.3, 130 / (size * supersample)))
     # Whole tiles fit into a texture, so it repeats; the others would show a seam, and are mirrored.
     border = cv2.BORDER_WRAP if ground == "tiles" else cv2.BORDER_REFLECT
     c, s = math.cos(background.rotation), math.sin(background.rotation)
@@ -167,11 +166,8 @@ def _ground_albedo(background: Background, camera: Camera, supersample: int) -> 
 
 @lru_cache(maxsize=64)  # 1.8 MB each
 def _texture(ground: str, variant: int, sigma: float) -> Pixels:
-    """Return one variant of a ground, RGB [SIDE, SIDE, 3].
-
-    Details finer than `sigma` pixels are gone.
-    """
-    rng = np.random.default_rng([list(PATTERNS).index(ground), variant])
+    """Return one variant of a ground, blurred by `sigma`: RGB [SIDE, SIDE, 3]."""
+    rng = np.random.default_rng([GROUNDS.index(ground), variant])
     coarse, fine = _value_noise(rng, 6), _value_noise(rng, 7, 0.75, 16)
     colour = PATTERNS[ground](rng, coarse, fine) * rng.uniform(0.9, 1.1, 3)
     levels = (np.clip(colour, 0.02, 1) * 255).astype(np.uint8)
@@ -251,10 +247,4 @@ def _marble(_: object, coarse: Floats, fine: Floats) -> Floats:
 
 
 # (rng, coarse noise, fine noise) -> RGB [SIDE, SIDE, 3], about 0..1
-PATTERNS: dict[str, Callable[[np.random.Generator, Floats, Floats], Floats]] = {
-    "wood": _wood,
-    "tiles": _tiles,
-    "grass": _grass,
-    "sand": _sand,
-    "marble": _marble,
-}
+PATTERNS = dict(zip(GROUNDS, (_wood, _tiles, _grass, _sand, _marble), strict=True))

@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrthinker_core.drawn.notes import CLEAR, SceneFacts
-from vrthinker_core.drawn.solids import Camera, Pixels, Solid, grid
+from vrthinker_core.drawn.solids import FORMS, Camera, Pixels, Solid, grid
 
 FRAMES = 128  # Frames of a clip, as many as a `paired` judge can ask for
-REFERENCE_SIDE = 112
-"""Pixels per side at which the built-in judge sees a picture. Damage scales with the picture."""
+REFERENCE_SIDE = 112  # Pixels a side that the built-in judge sees: damage scales with the picture
 # World units that the ground's coordinates 0..1 cover, sideways and towards the camera
 WIDTH, DEPTH = 5.2, 6.4
 
@@ -52,10 +51,7 @@ class PictureFault:
         return "dark" if dark else "bright"
 
     def apply(self, picture: Pixels, index: int) -> Pixels:
-        """Return frame `index` with this fault.
-
-        `picture`, RGB [h, w, 3], is not changed.
-        """
+        """Return the `picture` of frame `index`, RGB [h, w, 3], with this fault."""
         if (state := self.state(index)) == CLEAR:
             return picture
         damaged: Pixels = np.clip(self._damage(state, picture, index), 0, 255).astype(np.uint8)
@@ -127,7 +123,7 @@ class Scene:
     def position(self, index: int) -> tuple[float, float]:
         """Return the solid's middle in frame `index`, in ground coordinates."""
         time, sideways = self._time_and_offset(index)
-        x, y = (at + time * length for at, length in zip(self.start, self.travel, strict=True))
+        x, y = self.start[0] + time * self.travel[0], self.start[1] + time * self.travel[1]
         return (x, y + sideways) if self.travel[0] else (x + sideways, y)
 
     def solids(self, index: int) -> tuple[Solid, ...]:
@@ -150,16 +146,13 @@ class Scene:
             return None
         solid = self.solids(index)[-1]
         # Most of a cone is near the ground
-        height = (0.32 if solid.shape == "cone" else 0.5) * solid.height
+        height = (0.32 if solid.shape == "cone" else 0.5) * FORMS[solid.shape][2] * solid.size
         middle = np.array([(solid.x, height, solid.z)], np.float32)
         x, y = _camera(self.background.yaw, self.background.pitch).project(middle)[0].tolist()
         return x, y
 
     def visible_share(self, index: int) -> float:
-        """Estimate the share of the solid that is in the picture.
-
-        It counts as an ellipse; points spread evenly over it are tested.
-        """
+        """Estimate the share of the solid, as an ellipse, in the picture."""
         corners = _camera(self.background.yaw, self.background.pitch).project(
             self.solids(index)[-1].corners
         )

@@ -118,11 +118,6 @@ class Solid:
         return np.array([self.x, 0, self.z], np.float32)
 
     @property
-    def height(self) -> float:
-        """Its height."""
-        return FORMS[self.shape][2] * self.size
-
-    @property
     def corners(self) -> Floats:
         """Eight points, [8, 3], whose hull holds the solid at any rotation."""
         _, wide, high = FORMS[self.shape]
@@ -159,10 +154,7 @@ def _nonzero(values: Floats) -> Floats:
 
 
 def _chord(start: Floats, rays: Floats, radius: np.float32) -> tuple[Floats, Floats]:
-    """Return (middle, half length squared) of chords through a ball.
-
-    The ball is about the origin; a square <= 0 is a miss.
-    """
+    """Return (middle, half length squared) of chords through a ball, <= 0 for a miss."""
     middle = -dot(start, rays)
     return middle, middle * middle - dot(start, start) + radius * radius
 
@@ -180,12 +172,11 @@ def _intersect_cube(start: Floats, rays: Floats, size: np.float32) -> Hit:
     slope = 1 / _nonzero(rays)
     one = (np.array([-half, 0, -half], np.float32) - start) * slope
     other = (np.array([half, 2 * half, half], np.float32) - start) * slope
-    enter_x, enter_y, enter_z = np.minimum(one, other).T
-    leave_x, leave_y, leave_z = np.maximum(one, other).T
-    t = np.maximum(np.maximum(enter_x, enter_y), enter_z)
-    hit = (t <= np.minimum(np.minimum(leave_x, leave_y), leave_z)) & (t > NEAR)
-    faces = np.stack([t == enter_x, t == enter_y, t == enter_z], -1)
-    return np.where(hit, t, MISS), unit(np.where(faces, -np.sign(rays), np.float32(0)))
+    enter, leave = np.minimum(one, other), np.maximum(one, other)
+    t = enter.max(1)
+    hit = (t <= leave.min(1)) & (t > NEAR)
+    faces = np.where(enter == t[:, None], -np.sign(rays), np.float32(0))
+    return np.where(hit, t, MISS), unit(faces)
 
 
 def _intersect_side(
@@ -228,10 +219,7 @@ def _intersect_cone(start: Floats, rays: Floats, size: np.float32) -> Hit:
 
 
 def _intersect_ring(start: Floats, rays: Floats, size: np.float32) -> Hit:
-    """Intersect a torus in the plane z = 0 by sphere tracing.
-
-    Each step goes as far as the surface is away at least.
-    """
+    """Intersect a torus in the plane z = 0 by sphere tracing."""
     ring_radius, tube_radius = 0.72 * size, 0.27 * size
     start = start - np.array([0, size, 0], np.float32)
     middle, square = _chord(start, rays, size)

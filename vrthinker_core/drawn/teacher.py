@@ -19,6 +19,8 @@ from vrthinker_core.types.messages import ANSWER_ORDER, SUB_SCORES
 FORCED_EVERY = 12  # One lesson in so many answers early
 MORE = "More frames are needed.\n"
 SMOOTHLY = "moves smoothly"
+BETTER = ("neither", "video 1", "video 2")  # By label
+FLAWS = HARDLY, JUMPS
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +36,6 @@ class SeenFrame:
     # The nearest noted frames that this one is compared with; () for the first frames
     beside: tuple[SeenFrame, ...]
 
-    @property
-    def flawed(self) -> bool:
-        """Whether the motion is surely flawed here."""
-        return self.motion in (HARDLY, JUMPS)
-
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
@@ -49,25 +46,17 @@ class Evidence:
     looks: tuple[tuple[SeenFrame, ...], ...] = ()
 
     def look(self, refs: Sequence[FrameRef]) -> Evidence:
-        """Return the evidence after one more look at these frames.
-
-        Each frame is compared with its nearest noted neighbours.
-        """
+        """Return the evidence with these frames noted, each beside its nearest neighbours."""
         grown = replace(self, looks=(*self.looks, ()))
         for ref in refs:
             index, scene = self.protocol.grid.index(ref.slot, FRAMES), self.pair.scenes[ref.side]
             noted = sorted(grown.frames(ref.side), key=lambda frame: frame.index)
             before = [frame for frame in noted if frame.index < index][-1:]
             beside = (*before, *[frame for frame in noted if frame.index > index][:1])
-            seen = SeenFrame(
-                ref,
-                self.protocol.frame_number(ref),
-                index,
-                scene.place(index),
-                scene.picture_state(index),
-                _motion_word(scene, index, [frame.index for frame in beside]),
-                beside if self.looks else (),
-            )
+            motion = _motion_word(scene, index, [frame.index for frame in beside])
+            number, state = self.protocol.frame_number(ref), scene.picture_state(index)
+            told = beside if self.looks else ()
+            seen = SeenFrame(ref, number, index, scene.place(index), state, motion, told)
             grown = replace(grown, looks=(*self.looks, (*grown.looks[-1], seen)))
         return grown
 
@@ -76,13 +65,10 @@ class Evidence:
         return (frame for look in self.looks for frame in look if frame.ref.side is side)
 
     def flaws(self, side: Side) -> tuple[str, str]:
-        """Return the first seen flaws of picture and motion, "" if none.
-
-        Each is told with its frame.
-        """
+        """Return the first flaws of picture and motion with their frames, or ""."""
         frames = list(self.frames(side))
         picture = (f"{frame.state} at #{frame.number}" for frame in frames if frame.state != CLEAR)
-        motion = (f"{frame.motion} at #{frame.number}" for frame in frames if frame.flawed)
+        motion = (f"{frame.motion} at #{frame.number}" for frame in frames if frame.motion in FLAWS)
         return next(picture, ""), next(motion, "")
 
     def odd_frames(self, side: Side) -> list[SeenFrame]:
@@ -90,7 +76,7 @@ class Evidence:
 
         These are a single flawed frame that is not of the first look, else all doubtful frames.
         """
-        if flawed := [frame for frame in self.frames(side) if frame.flawed]:
+        if flawed := [frame for frame in self.frames(side) if frame.motion in FLAWS]:
             return flawed if len(flawed) == 1 and flawed[0] not in self.looks[0] else []
         return [frame for frame in self.frames(side) if frame.motion == ODDLY]
 
@@ -113,15 +99,12 @@ class Evidence:
 def _motion_word(scene: Scene, index: int, neighbours: Sequence[int]) -> str:
     """Return how a frame follows its neighbours, "" if it has none."""
     words = [_step_word(scene, *sorted((index, other))) for other in neighbours]
-    flaws = [word for word in words if word in (HARDLY, JUMPS)]
+    flaws = [word for word in words if word in FLAWS]
     return flaws[0] if flaws else ODDLY if ODDLY in words else MOVES if words else ""
 
 
 def _step_word(scene: Scene, start: int, end: int) -> str:
-    """Return how the clip goes from one frame to another.
-
-    Compares it with a clip without a motion fault. Lengths are the clip's own.
-    """
+    """Return how the clip goes from one frame to another, compared with even motion."""
     moved = np.subtract(scene.position(end), scene.position(start))
     due = np.array(scene.travel) * ((end - start) / (FRAMES - 1))
     along = float(moved @ due) / float(due @ due)
@@ -194,27 +177,24 @@ def _reply(evidence: Evidence, wanted: tuple[int, ...]) -> str:
     """Return a reply that calls for `wanted`, or answers if ()."""
     paired = evidence.protocol.name == "paired"
     tag, think_tag = ("Snapshot", "Think") if paired else ("snapshot", "think")
-    if not wanted:
-        end = _final_answer(evidence)
-    elif paired:
-        end = f"</Think>\n{evidence.protocol.call(wanted)}"
-    else:
-        labels = f"{_labels(evidence.verdict)}, CF={2 if len(evidence.looks) == 1 else 3}"
-        recommended = f"<recommend answer>{labels}</recommend answer>"
-        end = f"</think>\n{recommended}\n{evidence.protocol.call(wanted)}"
+    end = _final_answer(evidence)
+    if wanted:
+        labels = f"{_labels(evidence)}, CF={2 if len(evidence.looks) == 1 else 3}"
+        answer = f"<recommend answer>{labels}</recommend answer>\n"
+        end = f"</{think_tag}>\n{'' if paired else answer}{evidence.protocol.call(wanted)}"
     think = _think(evidence, more=bool(wanted))
     return f"<{tag}>\n{_snapshot(evidence)}</{tag}>\n<{think_tag}>\n{think}{end}"
 
 
 def _final_answer(evidence: Evidence) -> str:
-    labels = _labels(evidence.verdict)
+    labels = _labels(evidence)
     if evidence.protocol.name == "paired":
         return f"</Think>\n<Answer>{labels}</Answer>"
     return f"</think>\n<final answer>{labels}</final answer>"
 
 
-def _labels(verdict: Verdict) -> str:
-    labels = dict(verdict)
+def _labels(evidence: Evidence) -> str:
+    labels = dict(evidence.verdict)
     return ", ".join(f"{name.value}={int(labels[name] or 0)}" for name in ANSWER_ORDER)
 
 
@@ -235,10 +215,7 @@ def _snapshot(evidence: Evidence) -> str:
 
 
 def _entry(frame: SeenFrame, *, paired: bool = False) -> str:
-    """Describe one frame: number, place, picture and motion.
-
-    The places in the frames beside it are repeated, so that what is compared stands side by side.
-    """
+    """Describe one frame: number, place, places beside it, picture and motion."""
     number = "video 2" if paired and frame.ref.side is Side.SECOND else f"#{frame.number}"
     beside = ", ".join(f"#{each.number}{_where(each)}" for each in frame.beside)
     around = f" ({beside})" if beside else ""
@@ -272,7 +249,7 @@ def _think(evidence: Evidence, *, more: bool) -> str:
         conclusion = _conclusion(labels[dimension], settled=settled or not more)
         lines.append(f"{dimension.value}{about}: video 1{said[0]}, video 2{said[1]}{conclusion}")
     leads = ", ".join(
-        f"{('neither', 'video 1', 'video 2')[labels[name]]} leads on the {topic}"
+        f"{BETTER[labels[name]]} leads on the {topic}"
         for name, topic in zip(SUB_SCORES, ("prompt", "picture", "motion"), strict=True)
     )
     lines.append(f"OA: {leads}{_conclusion(labels[Dimension.OA], settled=not more)}")
@@ -298,5 +275,4 @@ def _compare_facts(pair: DrawnPair) -> str:
 
 def _conclusion(label: int, *, settled: bool) -> str:
     """Return a dimension's conclusion; `settled` if no further frame will change it."""
-    which = ("neither", "video 1", "video 2")[label]
-    return f", so {which} is better{'' if settled else ' so far'}.\n"
+    return f", so {BETTER[label]} is better{'' if settled else ' so far'}.\n"

@@ -1,8 +1,7 @@
 """Drawn pairs as files: H.264 videos, and a table of prompts and true labels.
 
-A folder of pairs holds `pair_0000_a.mp4`, `pair_0000_b.mp4`, … and `pairs.csv`. A video is
-complete or missing, and its comment names what it was drawn from, so a stopped run goes on. The
-comment ends with the mark of `video/timeline.py`.
+A folder holds `pair_0000_a.mp4`, `pair_0000_b.mp4`, … and `pairs.csv`. A video is complete or
+missing. Its comment names what it was drawn from and ends with the mark of `video/timeline.py`.
 """
 
 import csv
@@ -34,7 +33,7 @@ WORLD = "506819e5"  # What comments call this world; earlier versions drew other
 
 @dataclass(frozen=True, slots=True)
 class _Video:
-    """One video to write: of a run's seed, a pair from 0 and a side, with `size` pixels."""
+    """One side of pair `number` of the run with `seed`, `size` pixels a side."""
 
     seed: int
     number: int
@@ -42,18 +41,15 @@ class _Video:
     size: int
 
     @property
-    def name(self) -> str:
-        """The file name, which says nothing about the labels."""
+    def name(self) -> str:  # Says nothing about the labels
         return f"pair_{self.number:04d}_{'ab'[self.side - 1]}.mp4"
 
     @property
     def comment(self) -> str:
-        """The comment in the file: what the video was drawn from."""
         drawn = f"seed {self.seed}, pair {self.number}, video {self.side.value}, {self.size} px"
         return f"drawn world {WORLD}: {drawn}"
 
     def write(self, out: Path) -> None:
-        """Write the video into the folder."""
         scene = pair_of(self.seed, self.number).scenes[self.side]
         write_video(scene, out / self.name, self.size, comment=self.comment)
 
@@ -83,12 +79,10 @@ def write_pairs(
 ) -> Path:
     """Write `count` drawn pairs of a seed; return the path of pairs.csv.
 
-    The videos in the folder `out` have `size` x `size` pixels. Existing videos of the same seed and
-    size stay, so a stopped run goes on. `progress` gets the numbers of videos written and of all,
-    first before any is written.
-
-    Raises `BadInput` for a number out of range, and for a folder `out` that holds something else or
-    cannot be written.
+    Videos have `size` x `size` pixels. Existing ones of the same seed and size stay, so a stopped
+    run goes on. `progress` gets the numbers of videos written and of all, first before any is
+    written. Raises `BadInput` for a number out of range, and for a folder `out` that holds
+    something else or cannot be written.
     """
     if count < 1:
         raise BadInput(f"There must be at least one pair to write, not {count}.")
@@ -165,11 +159,9 @@ def _prepare_folder(out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     remove_parts(out)
     names = sorted(path.name for path in out.iterdir())
-    own = re.compile(r"(pairs\.csv|pair_\d{4,}_[ab]\.mp4)")
-    foreign = [name for name in names if not own.fullmatch(name)]
-    if PAIRS_CSV in names and not any(name.endswith(".mp4") for name in names):
-        foreign = [PAIRS_CSV]
-    if foreign:
+    videos = [name for name in names if re.fullmatch(r"pair_\d{4,}_[ab]\.mp4", name)]
+    own = {*videos, PAIRS_CSV} if videos else set()  # A table alone is somebody else's
+    if foreign := [name for name in names if name not in own]:
         raise BadInput(
             f"{out} holds something else ({foreign[0]}): name an empty folder for the pairs."
         )

@@ -63,15 +63,12 @@ class DrawnPair:
     @property
     def verdict(self) -> Verdict:
         """The true labels: the side with fewer wrong facts or faults wins."""
-        first, second = (
-            (
-                self.wanted.count_wrong(scene.facts),
-                bool(scene.picture_fault),
-                bool(scene.motion_fault),
-            )
-            for scene in (self.first, self.second)
-        )
-        return verdict_from_flaws(first, second)
+
+        def flaws(scene: Scene) -> tuple[int, bool, bool]:
+            wrong = self.wanted.count_wrong(scene.facts)
+            return wrong, scene.picture_fault is not None, scene.motion_fault is not None
+
+        return verdict_from_flaws(flaws(self.first), flaws(self.second))
 
 
 def verdict_from_flaws(*sides: Sequence[int]) -> Verdict:
@@ -215,10 +212,7 @@ def draw_scene(
 
 
 def _draw_background(rng: np.random.Generator, ground: str) -> Background:
-    """Return a random background.
-
-    Planks, tiles and ripples lie across the view; grass and marble are rotated at random.
-    """
+    """Return a random background; planks, tiles and ripples lie across the view."""
     return Background(
         ground=ground,
         variant=int(rng.integers(8)),
