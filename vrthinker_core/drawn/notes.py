@@ -1,4 +1,4 @@
-"""The words of the drawn world, and how the notes of its judge are read.
+"""The words of the drawn world, and a reader of its judge's notes.
 
 The first notes have a line for each video. A frame has a place, a picture and a motion:
 
@@ -77,7 +77,7 @@ COUNTED_FACTS = re.compile(r"\bhas [a-z]+ facts? wrong\b")  # Without saying whi
 
 @dataclass(frozen=True, slots=True)
 class SceneFacts:
-    """The facts that a prompt asks for, or that a scene shows: a solid moves on a ground."""
+    """The facts of a prompt or scene: a solid moves on a ground."""
 
     colour: str
     shape: str
@@ -124,7 +124,7 @@ class VideoFacts:
 
 @dataclass(frozen=True, slots=True)
 class PromptFact:
-    """One fact of the prompt, and what the judge noted of it in both videos."""
+    """One fact of the prompt, and the judge's note on both videos."""
 
     is_second: bool  # Of the prompt's second thing
     kind: str  # "count", "colour", "shape" or "direction"
@@ -133,7 +133,7 @@ class PromptFact:
 
 
 def read_prompt_facts(think: str) -> tuple[PromptFact, ...]:
-    """Return what the judge compared with the prompt, () if it did not."""
+    """Return the judge's comparison with the prompt, () if there is none."""
     return tuple(
         PromptFact(bool(line[1]), line[2].lower(), line[3], (line[4] or "", line[5] or ""))
         for line in _COMPARED.finditer(think[:20_000])
@@ -141,7 +141,7 @@ def read_prompt_facts(think: str) -> tuple[PromptFact, ...]:
 
 
 def asked_scene(prompt: str) -> str:
-    """Return the drawn scene of a prompt as the judge notes it, or ""."""
+    """Return a prompt's scene in the judge's words, "" if not drawn."""
     words = re.sub(r"[\s.,:;!]+", " ", prompt.lower()).split()
     asked = _ASKED.fullmatch(" ".join(word for word in words if word != "the"))
     if asked is None:
@@ -151,7 +151,7 @@ def asked_scene(prompt: str) -> str:
 
 
 def outside_words(started: Started) -> tuple[str, str]:
-    """Say why a run is outside its judge's scope, and what to do."""
+    """Say why a run is outside its judge's scope, and the remedy."""
     if not all(clip is not None and clip.drawn for clip in started.clips):
         return wording.OUTSIDE_SCOPE, wording.OUTSIDE_ADVICE
     if asked_scene(started.prompt):
@@ -204,9 +204,9 @@ def read_frame_facts(snapshot: str) -> tuple[VideoFacts, ...]:
 
 
 def prompt_reason(facts: Sequence[PromptFact], label: Preference | None) -> tuple[str, int | None]:
-    """Return why a drawn scene fits the prompt better, and how many frames show it.
+    """Return the reason for a TA label, and how many frames show it.
 
-    "" if the facts do not say so, None for all frames.
+    "" if the facts do not support the label; None for all frames.
     """
     wrong = {side: [f for f in facts if f.shown[side - 1] != f.wanted] for side in Side}
     if label is Preference.TIE and facts and not any(wrong.values()):

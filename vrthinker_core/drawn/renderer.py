@@ -98,7 +98,7 @@ class SceneRenderer:
     def _cast_rays(
         self, points: Floats, under: Pixels, solids: tuple[Solid, ...]
     ) -> tuple[Pixels, NDArray[np.bool_]]:
-        """Return (colours [n, 3], whether a solid is hit [n]) at points [n, 2].
+        """Return colours [n, 3] and hits [n] of solids at image points.
 
         A point that misses keeps the colour of the ground `under` it.
         """
@@ -166,7 +166,7 @@ def _ground_albedo(background: Background, camera: Camera, supersample: int) -> 
 
 @lru_cache(maxsize=64)  # 1.8 MB each
 def _texture(ground: str, variant: int, sigma: float) -> Pixels:
-    """Return one variant of a ground, blurred by `sigma`: RGB [SIDE, SIDE, 3]."""
+    """Return a ground's texture, blurred by `sigma`: RGB [SIDE, SIDE, 3]."""
     rng = np.random.default_rng([GROUNDS.index(ground), variant])
     coarse, fine = _value_noise(rng, 6), _value_noise(rng, 7, 0.75, 16)
     colour = PATTERNS[ground](rng, coarse, fine) * rng.uniform(0.9, 1.1, 3)

@@ -1,4 +1,4 @@
-"""A scene: all that decides the 128 frames of a clip, and the faults put into it."""
+"""A scene: what the 128 frames of a clip show, and their faults."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class PictureFault:
         return "dark" if dark else "bright"
 
     def apply(self, picture: Pixels, index: int) -> Pixels:
-        """Return the `picture` of frame `index`, RGB [h, w, 3], with this fault."""
+        """Return `picture`, frame `index` as RGB [h, w, 3], with this fault."""
         if (state := self.state(index)) == CLEAR:
             return picture
         damaged: Pixels = np.clip(self._damage(state, picture, index), 0, 255).astype(np.uint8)

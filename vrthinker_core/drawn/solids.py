@@ -1,6 +1,6 @@
-"""Five solids on the ground y = 0, a camera, and where rays meet them.
+"""A camera, and rays that meet five solids.
 
-Lengths are world units, y points up.
+Lengths are world units. y points up, the ground is y = 0.
 """
 
 import math
@@ -37,7 +37,7 @@ def unit(vectors: Floats) -> Floats:
 
 
 def grid(line: Floats) -> Floats:
-    """Return the points (column, row) [n ** 2, 2] of a square grid, row by row."""
+    """Return points (column, row) of a square grid, [n ** 2, 2]."""
     return np.stack(np.meshgrid(line, line), -1).reshape(-1, 2)
 
 
@@ -63,7 +63,7 @@ class Camera:
         self.axes: Floats = np.concatenate([right, np.cross(right, forward), forward])
 
     def pixel_centers(self) -> Floats:
-        """Return image points [size ** 2, 2] of the pixels' middles, row by row."""
+        """Return image points of all pixel middles, [size ** 2, 2]."""
         return grid((np.arange(self.size, dtype=np.float32) + np.float32(0.5)) / self.size)
 
     def subpixel_offsets(self, supersample: int) -> Floats:
@@ -79,7 +79,7 @@ class Camera:
         return unit(np.stack([right, up, np.ones_like(x)], -1) @ self.axes)
 
     def project(self, positions: Floats) -> Floats:
-        """Map world positions [n, 3] before the camera to image points [n, 2]."""
+        """Project world positions [n, 3] to image points [n, 2]."""
         across, up, depth = ((positions - self.eye) @ self.axes.T).T
         side = 2 * depth * TAN_HALF_FOV
         return np.stack([across / side + 0.5, 0.5 - up / side], -1)
@@ -92,7 +92,7 @@ class Camera:
         return slice(top, bottom), slice(left, right)
 
     def intersect_ground(self, points: Floats) -> tuple[Floats, Floats]:
-        """Return (distance [n], position [n, 3]) of the ground at image points [n, 2]."""
+        """Return distance [n] and ground position [n, 3] at image points."""
         rays = self.rays(points)
         distance: Floats = -self.eye[1] / rays[:, 1]
         return distance, self.eye + distance[:, None] * rays
@@ -125,9 +125,9 @@ class Solid:
         return self.base + _CORNERS * bounds
 
     def intersect(self, origin: Floats, rays: Floats) -> Hit:
-        """Return the first hits of `rays` [n, 3] from `origin` ([3] or [n, 3]).
+        """Return the first hit of each ray.
 
-        Rays have length 1.
+        `rays` [n, 3] have length 1; `origin` is [3] or [n, 3].
         """
         distance = np.full(len(rays), MISS, np.float32)
         normal = np.zeros((len(rays), 3), np.float32)
@@ -154,7 +154,7 @@ def _nonzero(values: Floats) -> Floats:
 
 
 def _chord(start: Floats, rays: Floats, radius: np.float32) -> tuple[Floats, Floats]:
-    """Return (middle, half length squared) of chords through a ball, <= 0 for a miss."""
+    """Return (middle, half length squared or <= 0) of chords through a ball."""
     middle = -dot(start, rays)
     return middle, middle * middle - dot(start, start) + radius * radius
 

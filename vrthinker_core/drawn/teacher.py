@@ -1,4 +1,4 @@
-"""The teacher of drawn pairs: it asks for frames and writes the replies to learn from."""
+"""The teacher of drawn pairs: its calls for frames, and its replies."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Evidence:
         return (frame for look in self.looks for frame in look if frame.ref.side is side)
 
     def flaws(self, side: Side) -> tuple[str, str]:
-        """Return the first flaws of picture and motion with their frames, or ""."""
+        """Return the first flaw of picture and motion, "" if none."""
         frames = list(self.frames(side))
         picture = (f"{frame.state} at #{frame.number}" for frame in frames if frame.state != CLEAR)
         motion = (f"{frame.motion} at #{frame.number}" for frame in frames if frame.motion in FLAWS)
@@ -104,7 +104,7 @@ def _motion_word(scene: Scene, index: int, neighbours: Sequence[int]) -> str:
 
 
 def _step_word(scene: Scene, start: int, end: int) -> str:
-    """Return how the clip goes from one frame to another, compared with even motion."""
+    """Return how the step between two frames differs from even motion."""
     moved = np.subtract(scene.position(end), scene.position(start))
     due = np.array(scene.travel) * ((end - start) / (FRAMES - 1))
     along = float(moved @ due) / float(due @ due)

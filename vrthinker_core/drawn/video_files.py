@@ -1,4 +1,4 @@
-"""Drawn pairs as files: H.264 videos, and a table of prompts and true labels.
+"""Drawn pairs as files: H.264 videos, and a table of labels.
 
 A folder holds `pair_0000_a.mp4`, `pair_0000_b.mp4`, … and `pairs.csv`. A video is complete or
 missing. Its comment names what it was drawn from and ends with the mark of `video/timeline.py`.
@@ -33,7 +33,7 @@ WORLD = "506819e5"  # What comments call this world; earlier versions drew other
 
 @dataclass(frozen=True, slots=True)
 class _Video:
-    """One side of pair `number` of the run with `seed`, `size` pixels a side."""
+    """One video of a run: seed, pair, side, pixels per side."""
 
     seed: int
     number: int

@@ -1,4 +1,4 @@
-"""The drawn world: random pairs of scenes, and the labels that follow from them."""
+"""The drawn world: random pairs of scenes, with their true labels."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ def _draw_background(rng: np.random.Generator, ground: str) -> Background:
 def _place_solid(
     rng: np.random.Generator, facts: SceneFacts, background: Background
 ) -> tuple[float, Scene]:
-    """Return (visible share, scene); the share is in the second worst of five frames."""
+    """Return (share of the solid visible in four of five frames, scene)."""
     right, closer = DIRECTIONS[facts.direction]
     size = rng.uniform(0.66, 0.95)
     length = rng.uniform(0.67, 0.74) - 0.06 * size if right else rng.uniform(0.62, 0.74)
