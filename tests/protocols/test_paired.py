@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.support.blank_frames import frames
-from vrthinker_core.drawn import facts, faults, notes, solids, textures
-from vrthinker_core.drawn.notes import read_frame_facts
+from vrthinker_core.drawn.notes import SHAPES, read_frame_facts
+from vrthinker_core.drawn.solids import FORMS
 from vrthinker_core.drawn.teacher import play_teacher
 from vrthinker_core.drawn.world import draw_pair
 from vrthinker_core.errors import BadInput
@@ -137,22 +137,20 @@ def test_a_protocol_says_how_the_open_points_were_decided(protocol: ProtocolName
     assert "Packing" in rules
 
 
-def test_every_word_of_the_drawn_world_is_known() -> None:
-    assert tuple(solids.INTERSECTIONS) == facts.SHAPES
-    assert tuple(textures.PATTERNS) == facts.GROUNDS
-    assert (faults.CLEAR, *faults.DAMAGES) == notes.PICTURES
+def test_every_shape_has_a_form() -> None:
+    assert tuple(FORMS) == SHAPES
 
 
 @pytest.mark.parametrize("protocol", ["paired", "concat"])
 def test_every_frame_is_read_as_it_was_noted(protocol: ProtocolName) -> None:
     prompts = make_protocol(Settings(), protocol)
     for pair in map(draw_pair, range(16)):
-        for text, _, evidence in play_teacher(pair, prompts):
+        for text, evidence in play_teacher(pair, prompts):
             snapshot = prompts.parse(text).snapshot
             read = read_frame_facts(snapshot)
             assert [video.side for video in read] == list(Side)
             for video in read:
-                noted = [frame for frame in evidence.looks[-1] if frame.side is video.side]
+                noted = [frame for frame in evidence.looks[-1] if frame.ref.side is video.side]
                 read_facts = [(fact.frame, fact.picture, fact.motion) for fact in video.frames]
                 assert read_facts == [(frame.number, frame.state, frame.motion) for frame in noted]
                 assert bool(video.shows) == (len(evidence.looks) == 1)

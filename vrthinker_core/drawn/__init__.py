@@ -1,1 +1,1 @@
-"""The drawn world, its teacher and its judge's notes: scenes with true labels, as videos."""
+"""The drawn world: pairs of scenes with true labels, and their teacher."""

@@ -1,49 +1,48 @@
-"""The notes of the built-in judge: their words, which its teacher writes, and their reading.
+"""The words of the drawn world, and a reader of its judge's notes.
 
-Each word is one token of the judge's vocabulary. A line of a snapshot holds the frame, the thing's
-place, picture and motion:
+The first notes have a line for each video. A frame has a place, a picture and a motion:
 
-    Video 1 shows a red ball moving right: #16 at 36%,28% clear; #48 at 52%,28% blocky, jumps; so
-    far ...
+    Video 1 shows a red ball moving right: #16 at 36%,28% clear; #48 at 52%,28% blocky, jumps; so ...
 
-Later frames stand in one line for both videos. They are either pairs, or one list that says from
-which number on the frames are of video 2:
+Later frames of both videos stand in one line, with the places in the frames beside in brackets:
 
-    #32 at ... clear, moves; video 2 at ... clear, moves; so far ...
+    #32 at 52%,28% (#16 at 36%,28%, #48 at 68%,28%) clear, moves; video 2 at ... clear, moves; so ...
 
-Brackets behind a place hold the thing's place in the frames beside:
-
-    #32 at 52%,28% (#16 at 36%,28%, #48 at 68%,28%) clear, moves;
-
-The judge has learnt from a larger world than the one that is drawn now, and still writes its words:
-two things, several of one, a photo as the ground, two places of a frame.
+The judge learnt from a larger world and still writes its words: two things, several of one, a photo
+as the ground, two places of a frame.
 """
+
+from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from vrthinker_core.drawn.facts import COLOURS, DIRECTIONS, GROUNDS, SHAPES
 from vrthinker_core.types import Preference, Side, wording
 from vrthinker_core.types.events import Started
 
-PICTURES = ("clear", "blurry", "noisy", "blocky", "dark", "bright", "banded")
-FACT_WORDS = (" no fact", " one fact")  # How many of a video are not as the prompt asks
+COLOURS = {
+    "red": (205, 40, 38),
+    "green": (40, 140, 60),
+    "blue": (44, 84, 205),
+    "yellow": (235, 196, 40),
+    "purple": (128, 56, 168),
+    "orange": (236, 118, 28),
+    "white": (236, 236, 232),
+    "black": (30, 30, 34),
+}
+SHAPES = ("ball", "cube", "cylinder", "cone", "ring")
+GROUNDS = ("wood", "tiles", "grass", "sand", "marble")
+DIRECTIONS = {"right": (1, 0), "left": (-1, 0), "away": (0, -1), "closer": (0, 1)}
+"""Directions on the ground, (rightwards, towards the camera)."""
+FACT_KINDS = ("colour", "shape", "direction")  # A video can be wrong in
 
-PLAIN, MOVES, HARDLY, JUMPS, ODDLY = "", "moves", "hardly moves", "jumps", "moves oddly"
+CLEAR = "clear"  # A picture without damage
+PICTURES = (CLEAR, "blurry", "noisy", "blocky", "dark", "bright", "banded")
+
+MOVES, HARDLY, JUMPS, ODDLY = "moves", "hardly moves", "jumps", "moves oddly"
 MOTIONS = (MOVES, HARDLY, JUMPS, ODDLY)
-"""How a frame follows those around it that were seen. The first one of a video follows none."""
-MOTION_FLAWS = (HARDLY, JUMPS)
-SMOOTHLY = "moves smoothly"
-
-BOTH_VIDEOS, ONE_LIST = "Video 1, then video 2: ", "Video 1, from #49 on video 2: "
-AS_ASKED, NOT_AS_ASKED = ", as asked", ", not as asked"
-# By label
-LEADS = ("neither leads", "video 1 leads", "video 2 leads")
-# Of text alignment, visual quality and motion quality
-TOPICS = (" on the prompt", " on the picture", " on the motion")
-MAY_HIDE = "Flaws may hide between these frames.\n"
-MORE = "More frames are needed.\n"
+"""How a frame follows the frames that were seen around it; "" if none was."""
 
 _PLACE = r"at \d{1,3}%,\d{1,3}%(?: and at \d{1,3}%,\d{1,3}%)?|with nothing to follow"
 _BESIDE = rf"(?: \((?:#\d{{1,3}} (?:{_PLACE})(?:, )?){{1,2}}\))?"
@@ -52,14 +51,11 @@ _FACT = re.compile(
     rf"(?:, ({'|'.join(MOTIONS)}))?; "
 )
 _HEAD = re.compile(
-    rf"^Video ([12]) shows ([a-z ]{{1,120}}): |^{BOTH_VIDEOS}"
+    r"^Video ([12]) shows ([a-z ]{1,120}): |^Video 1, then video 2: "
     r"|^Video 1, from #(\d{1,3}) on video 2: "
 )
 _COLOUR, _SHAPE = "|".join(COLOURS), "|".join(SHAPES)
-_THING = (
-    rf"(?:an? (?:{_COLOUR}) (?:{_SHAPE})"
-    rf"|(?:two|three|four) (?:{_COLOUR}) (?:{_SHAPE})s)"
-)
+_THING = rf"(?:an? (?:{_COLOUR}) (?:{_SHAPE})|(?:two|three|four) (?:{_COLOUR}) (?:{_SHAPE})s)"
 _SCENE = re.compile(rf"{_THING}(?: and {_THING})? moving (?:{'|'.join(DIRECTIONS)})")
 _GROUND = "|".join((*GROUNDS, "a photo"))
 _ASKED = re.compile(  # A prompt of the drawn world, without "the" and punctuation
@@ -79,10 +75,33 @@ _COMPARED = re.compile(
 COUNTED_FACTS = re.compile(r"\bhas [a-z]+ facts? wrong\b")  # Without saying which
 
 
-def better(label: int, *, settled: bool) -> str:
-    """Return a dimension's conclusion; `settled` if no further frame will change it."""
-    which = ("neither", "video 1", "video 2")[label]
-    return f", so {which} is better{'' if settled else ' so far'}.\n"
+@dataclass(frozen=True, slots=True)
+class SceneFacts:
+    """The facts of a prompt or scene: a solid moves on a ground."""
+
+    colour: str
+    shape: str
+    direction: str
+    ground: str
+
+    @property
+    def solid(self) -> str:
+        """The solid in words: "an orange ball"."""
+        return f"{'an' if self.colour[0] in 'aeiou' else 'a'} {self.colour} {self.shape}"
+
+    @property
+    def moving(self) -> str:
+        """The solid and its motion: "an orange ball moving left"."""
+        return f"{self.solid} moving {self.direction}"
+
+    @property
+    def scene(self) -> str:
+        """All facts in words: "an orange ball moving left on sand"."""
+        return f"{self.moving} on {self.ground}"
+
+    def count_wrong(self, shown: SceneFacts) -> int:
+        """Return how many facts of `shown` are not as wanted here."""
+        return sum(getattr(self, kind) != getattr(shown, kind) for kind in FACT_KINDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +110,7 @@ class FrameFact:
 
     frame: str  # The number that the judge gave; "" if none
     picture: str  # One of PICTURES
-    motion: str  # PLAIN or one of MOTIONS
+    motion: str  # One of MOTIONS, or ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +124,7 @@ class VideoFacts:
 
 @dataclass(frozen=True, slots=True)
 class PromptFact:
-    """One fact of the prompt, and what the judge noted of it in both videos."""
+    """One fact of the prompt, and the judge's note on both videos."""
 
     is_second: bool  # Of the prompt's second thing
     kind: str  # "count", "colour", "shape" or "direction"
@@ -114,7 +133,7 @@ class PromptFact:
 
 
 def read_prompt_facts(think: str) -> tuple[PromptFact, ...]:
-    """Return what the judge compared with the prompt, () if it did not."""
+    """Return the judge's comparison with the prompt, () if there is none."""
     return tuple(
         PromptFact(bool(line[1]), line[2].lower(), line[3], (line[4] or "", line[5] or ""))
         for line in _COMPARED.finditer(think[:20_000])
@@ -122,9 +141,9 @@ def read_prompt_facts(think: str) -> tuple[PromptFact, ...]:
 
 
 def asked_scene(prompt: str) -> str:
-    """Return the drawn scene of a prompt as the judge notes it, or ""."""
-    words = re.split(r"[\s.,:;!]+", prompt.lower())
-    asked = _ASKED.fullmatch(" ".join(word for word in words if word not in ("", "the")))
+    """Return a prompt's scene in the judge's words, "" if not drawn."""
+    words = re.sub(r"[\s.,:;!]+", " ", prompt.lower()).split()
+    asked = _ASKED.fullmatch(" ".join(word for word in words if word != "the"))
     if asked is None:
         return ""
     direction = next((each for each in DIRECTIONS if each in asked["way"]), "closer")
@@ -132,7 +151,7 @@ def asked_scene(prompt: str) -> str:
 
 
 def outside_words(started: Started) -> tuple[str, str]:
-    """Say why a run is outside its judge's scope, and what to do."""
+    """Say why a run is outside its judge's scope, and the remedy."""
     if not all(clip is not None and clip.drawn for clip in started.clips):
         return wording.OUTSIDE_SCOPE, wording.OUTSIDE_ADVICE
     if asked_scene(started.prompt):
@@ -158,10 +177,9 @@ def read_frame_facts(snapshot: str) -> tuple[VideoFacts, ...]:
 
     Returns () if the snapshot holds anything else; 20,000 characters are read.
     """
-    snapshot = snapshot[:20_000]
     shows = dict.fromkeys(Side, "")
     found: dict[Side, list[FrameFact]] = {side: [] for side in Side}
-    for line in snapshot.splitlines():
+    for line in snapshot[:20_000].splitlines():
         head = _HEAD.match(line)
         if head is None:
             if re.match(r"\s*Video [12]\b", line):
@@ -179,16 +197,16 @@ def read_frame_facts(snapshot: str) -> tuple[VideoFacts, ...]:
             number = number if second else fact[1][1:]
             second = second or bool(head[3] and int(number) >= int(head[3]))
             side = Side(int(head[1])) if head[1] else Side.SECOND if second else Side.FIRST
-            found[side].append(FrameFact(number, fact[2], fact[3] or PLAIN))
+            found[side].append(FrameFact(number, fact[2], fact[3] or ""))
     if not any(found.values()):
         return ()
     return tuple(VideoFacts(side, shows[side], tuple(found[side])) for side in Side)
 
 
 def prompt_reason(facts: Sequence[PromptFact], label: Preference | None) -> tuple[str, int | None]:
-    """Return why a drawn scene fits the prompt better, and how many frames show it.
+    """Return the reason for a TA label, and how many frames show it.
 
-    "" if the facts do not say so, None for all frames.
+    "" if the facts do not support the label; None for all frames.
     """
     wrong = {side: [f for f in facts if f.shown[side - 1] != f.wanted] for side in Side}
     if label is Preference.TIE and facts and not any(wrong.values()):

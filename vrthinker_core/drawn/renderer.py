@@ -1,4 +1,4 @@
-"""Draws solids on a ground by casting rays: solids in, one picture out.
+"""Draws scenes by casting rays: textured ground, sunlight and solids.
 
 The ground never moves, so it is drawn once for each clip; of every frame only the pixels that a
 solid or its shadow can reach are shaded again. A pixel is one sample at its middle; at the edges of
@@ -6,219 +6,148 @@ solids it is the mean of `supersample` x `supersample` samples.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from vrthinker_core.drawn import light as lighting
-from vrthinker_core.drawn.solids import MISS, Floats, Solid, unit
-from vrthinker_core.drawn.textures import EXTENT, SIDE, VARIANTS, Pixels, texture
+from vrthinker_core.drawn.notes import GROUNDS
+from vrthinker_core.drawn.scene import Background, Scene
+from vrthinker_core.drawn.solids import MISS, Box, Camera, Floats, Pixels, Solid, dot, unit
 
-TARGET = np.array([0, 0.3, 0], np.float32)  # The position in the middle of every picture
-# Half of the picture's side at distance 1: the field of view is 34 degrees
-TAN_HALF_FOV = np.float32(np.tan(np.radians(17)))
-Box = tuple[slice, slice]  # Rows and columns of a picture
-
-
-@dataclass(frozen=True)
-class Camera:
-    """A camera at `yaw` and `pitch` (degrees) about the target.
-
-    Its picture has `size` x `size` pixels. Image points (x, y) run from 0 to 1, rightwards and
-    downwards. A pitch above 20 keeps the horizon out of the picture.
-    """
-
-    yaw: float
-    pitch: float
-    size: int
-
-    @cached_property
-    def eye(self) -> Floats:
-        """The position of the camera, [3]."""
-        yaw, pitch = np.radians(self.yaw), np.radians(self.pitch)
-        level = np.cos(pitch)
-        backward = np.array([np.sin(yaw) * level, np.sin(pitch), np.cos(yaw) * level])
-        return TARGET + (9.5 * backward).astype(np.float32)
-
-    @cached_property
-    def axes(self) -> Floats:
-        """Right, up and forward: rows of length 1, [3, 3]."""
-        forward = unit((TARGET - self.eye)[None])
-        right = unit(np.cross(forward, np.array([[0, 1, 0]], np.float32)))
-        return np.concatenate([right, np.cross(right, forward), forward])
-
-    def pixel_centers(self, box: Box = np.s_[:, :]) -> Floats:
-        """Return image points [n, 2] of a box's pixel middles, row by row."""
-        middles = np.arange(self.size, dtype=np.float32) + np.float32(0.5)
-        rows, columns = (middles[side] for side in box)
-        y, x = np.meshgrid(rows / self.size, columns / self.size, indexing="ij")
-        return np.stack([x.ravel(), y.ravel()], -1)
-
-    def subpixel_offsets(self, supersample: int) -> Floats:
-        """Return evenly spread offsets [supersample ** 2, 2] from a pixel's middle."""
-        half = np.float32(0.5)
-        steps = ((np.arange(supersample, dtype=np.float32) + half) / supersample - half) / self.size
-        y, x = np.meshgrid(steps, steps, indexing="ij")
-        return np.stack([x.ravel(), y.ravel()], -1)
-
-    def rays(self, points: Floats) -> Floats:
-        """Return directions [n, 3] of length 1 through image points [n, 2]."""
-        x, y = points.T
-        right, up = (2 * x - 1) * TAN_HALF_FOV, (1 - 2 * y) * TAN_HALF_FOV
-        return unit(np.stack([right, up, np.ones_like(x)], -1) @ self.axes)
-
-    def project(self, positions: Floats) -> Floats:
-        """Map world positions [n, 3] before the camera to image points [n, 2]."""
-        across, up, depth = ((positions - self.eye) @ self.axes.T).T
-        side = 2 * depth * TAN_HALF_FOV
-        return np.stack([across / side + 0.5, 0.5 - up / side], -1)
-
-    def box(self, positions: Floats, margin: float) -> Box:
-        """Return the pixels that hold all world positions [n, 3].
-
-        They have `margin` more on every side, as far as the picture goes.
-        """
-        points = self.project(positions) * self.size
-        left, top = np.clip(np.floor(points.min(0) - margin), 0, self.size).astype(int).tolist()
-        right, bottom = np.clip(np.ceil(points.max(0) + margin), 0, self.size).astype(int).tolist()
-        return slice(top, bottom), slice(left, right)
-
-    def intersect_ground(self, points: Floats) -> tuple[Floats, Floats]:
-        """Return (distance [n], position [n, 3]) of the ground at image points [n, 2]."""
-        rays = self.rays(points)
-        distance: Floats = -self.eye[1] / rays[:, 1]
-        return distance, self.eye + distance[:, None] * rays
+# Unit vector towards the sun, [3]
+SUN_DIRECTION: Floats = unit(np.array([[-0.45, 0.8, 0.4]], np.float32))[0]
+AMBIENT, DIRECT = 0.34, 0.78  # Light on the ground from the sky, and from the sun
+SHADOW_SUNLIGHT = 0.38  # Share of the sunlight that is left in a shadow on the ground
+EXTENT = 9.0  # World units that one texture covers per side
+SIDE = 768  # Pixels of a texture per side
 
 
-@dataclass(frozen=True, slots=True)
-class Background:
-    """The ground, camera and light of all frames of a clip."""
+class SceneRenderer:
+    """A scene at one size, drawn frame by frame in any order."""
 
-    ground: str
-    variant: int  # Which of the ground's textures
-    rotation: float  # Of the texture, radians
-    shift: tuple[float, float]  # Of the texture, in its own extents
-    yaw: float  # Of the camera, degrees
-    pitch: float
-    brightness: float  # Of all light, about 1
-
-
-def draw_background(rng: np.random.Generator, ground: str) -> Background:
-    """Return a random background on `ground`.
-
-    Planks, tiles and ripples lie across the view; grass and marble are rotated at random.
-    """
-    return Background(
-        ground=ground,
-        variant=int(rng.integers(VARIANTS)),
-        rotation=rng.uniform(0, 2 * math.pi) if ground in ("grass", "marble") else 0.0,
-        shift=(rng.random(), rng.random()),
-        yaw=rng.uniform(-8, 8),
-        pitch=rng.uniform(27, 36),
-        brightness=rng.uniform(0.85, 1.1),
-    )
-
-
-class Renderer:
-    """A renderer of solids on one background at one size.
-
-    The same solids always give the same picture.
-    """
-
-    def __init__(self, background: Background, size: int, supersample: int = 1) -> None:
+    def __init__(self, scene: Scene, size: int, supersample: int = 1) -> None:
         """Draw the empty ground, `size` pixels a side."""
-        self.size = size
-        self._supersample = supersample
+        background = scene.background
+        self._scene, self._size, self._supersample = scene, size, supersample
         self._brightness = np.float32(background.brightness)
         self._camera = Camera(background.yaw, background.pitch, size)
-        centers = self._camera.pixel_centers()
-        self._ground_positions = self._camera.intersect_ground(centers)[1].reshape(size, size, 3)
+        points = self._camera.pixel_centers()
+        self._points = points.reshape(size, size, 2)
+        _, positions = self._camera.intersect_ground(points)
+        self._ground_positions = positions.reshape(size, size, 3)
         self._ground_rgb = _ground_albedo(background, self._camera, supersample)
-        self._empty_ground = lighting.to_display(
-            self._ground_rgb * ((lighting.AMBIENT + lighting.DIRECT) * self._brightness)
-        )
+        full = (AMBIENT + DIRECT) * self._brightness
+        self._empty_ground = _to_display(self._ground_rgb * full)
 
-    def render(self, solids: tuple[Solid, ...]) -> Pixels:
-        """Return the picture of these solids, RGB [size, size, 3]."""
-        ground = self._empty_ground.copy()
-        self._cast_shadows(ground, solids)
+    def frame(self, index: int) -> Pixels:
+        """Return frame `index` (0..127) of the clip: RGB [size, size, 3]."""
+        solids, fault = self._scene.solids(index), self._scene.picture_fault
+        ground = self._shaded_ground(solids)
         picture = ground.copy()
-        boxes = [self._camera.box(solid.corners, margin=2) for solid in solids]
-        # Without supersampling, pixels do not depend on their box: each is cast only once
-        for box in boxes if self._supersample > 1 else _merged(boxes):
-            inside = [one for one, other in zip(solids, boxes, strict=True) if _overlap(box, other)]
-            picture[box] = self._with_solids(ground[box], box, inside, solids)
-        return picture
+        for solid in solids:
+            box = self._camera.box(solid.corners, margin=2)
+            picture[box] = self._with_solids(ground[box], box, solids)
+        return fault.apply(picture, index) if fault else picture
 
-    def _cast_shadows(self, picture: Pixels, solids: tuple[Solid, ...]) -> None:
-        """Darken the ground of `picture` around and behind the solids."""
-        sunlight, contact = (np.ones((self.size, self.size), np.float32) for _ in range(2))
-        blur = 0.007 * self.size  # Of a shadow's rim, one sigma
+    def _shaded_ground(self, solids: tuple[Solid, ...]) -> Pixels:
+        """Return the ground, darker around and behind the solids."""
+        ground = self._empty_ground.copy()
+        sunlight, contact = (np.ones((self._size, self._size), np.float32) for _ in range(2))
+        blur = 0.007 * self._size  # Of a shadow's rim, one sigma
         changed: list[Box] = []
         for solid in solids:
-            corners = lighting.shadow_corners(solid)
+            # The corners along the sunlight to the ground: their hull holds the shadow
+            corners = solid.corners
+            corners = corners - corners[:, 1:2] * (SUN_DIRECTION / SUN_DIRECTION[1])
             box = self._camera.box(corners, margin=2)
-            base_box = self._camera.box(lighting.contact_corners(solid), margin=0)
             positions = self._ground_positions[box]
-            shadow = lighting.in_shadow(positions.reshape(-1, 3), solid)
-            sunlight[box][shadow.reshape(positions.shape[:2])] = lighting.SHADOW_SUNLIGHT
-            contact[base_box] *= lighting.contact_shading(self._ground_positions[base_box], solid)
+            shadow = _in_shadow(positions.reshape(-1, 3), solid)
+            sunlight[box][shadow.reshape(positions.shape[:2])] = SHADOW_SUNLIGHT
+            around = np.array([(-1, 0, -1), (-1, 0, 1), (1, 0, -1), (1, 0, 1)], np.float32)
+            reach = solid.base + around * np.float32(2.6 * solid.size)
+            base_box = self._camera.box(reach, margin=0)
+            x, _, z = (self._ground_positions[base_box] - solid.base).transpose(2, 0, 1)
+            near = np.exp((x * x + z * z) * np.float32(-0.9 / solid.size**2))
+            contact[base_box] *= 1 - np.float32(0.45) * near
             changed += [base_box, self._camera.box(corners, margin=2 + 3 * blur)]
         blurred = np.asarray(cv2.GaussianBlur(sunlight, (0, 0), blur), np.float32)
         for box in changed:
-            light = (lighting.AMBIENT + lighting.DIRECT * blurred[box]) * contact[box]
-            light = self._ground_rgb[box] * (light * self._brightness)[..., None]
-            picture[box] = lighting.to_display(light)
+            light = (AMBIENT + DIRECT * blurred[box]) * contact[box]
+            ground[box] = _to_display(self._ground_rgb[box] * (light * self._brightness)[..., None])
+        return ground
 
-    def _with_solids(
-        self, ground: Pixels, box: Box, inside: Sequence[Solid], solids: tuple[Solid, ...]
-    ) -> Pixels:
-        """Draw the solids `inside` a box over its `ground` [h, w, 3]."""
-        points, under = self._camera.pixel_centers(box), ground.reshape(-1, 3)
-        colours, hits = self._cast_rays(points, under, inside, solids)
+    def _with_solids(self, ground: Pixels, box: Box, solids: tuple[Solid, ...]) -> Pixels:
+        """Draw the solids over the `ground` [h, w, 3] of a box."""
+        points, under = self._points[box].reshape(-1, 2), ground.reshape(-1, 3)
+        colours, hits = self._cast_rays(points, under, solids)
         if (samples := self._supersample**2) > 1:
             # Pixels on or beside a solid whose neighbours differ by 24 display levels
             cross = cv2.getStructuringElement(cv2.MORPH_CROSS, (3, 3))
             gradient = cv2.morphologyEx(colours.reshape(ground.shape), cv2.MORPH_GRADIENT, cross)
-            red, green, blue = cv2.split(gradient)
             near = cv2.dilate(hits.reshape(ground.shape[:2]).astype(np.uint8), cross) > 0
-            edges = near & (cv2.max(cv2.max(red, green), blue) > 24)
-            edge = np.nonzero(edges.ravel())[0]
+            edge = np.nonzero((near & (gradient.max(-1) > 24)).ravel())[0]
             offsets = self._camera.subpixel_offsets(self._supersample)
             subpixels = (points[edge, None] + offsets).reshape(-1, 2)
             below = np.repeat(under[edge], samples, axis=0)
-            sampled, _ = self._cast_rays(subpixels, below, inside, solids)
+            sampled, _ = self._cast_rays(subpixels, below, solids)
             colours[edge] = sampled.reshape(len(edge), samples, 3).mean(1)
         return colours.reshape(ground.shape)
 
     def _cast_rays(
-        self, points: Floats, under: Pixels, inside: Sequence[Solid], solids: tuple[Solid, ...]
+        self, points: Floats, under: Pixels, solids: tuple[Solid, ...]
     ) -> tuple[Pixels, NDArray[np.bool_]]:
-        """Return (colours [n, 3], whether a solid is hit [n]) at points [n, 2].
+        """Return colours [n, 3] and hits [n] of solids at image points.
 
         A point that misses keeps the colour of the ground `under` it.
         """
         rays, colours = self._camera.rays(points), under.copy()
         nearest = np.full(len(points), MISS, np.float32)
-        for solid in inside:
+        for solid in solids:
             distance, normals = solid.intersect(self._camera.eye, rays)
             rows = np.nonzero(distance < nearest)[0]
             nearest[rows] = distance[rows]
             positions = self._camera.eye + distance[rows, None] * rays[rows]
-            light = lighting.shade_solid(solid, positions, rays[rows], normals[rows], solids)
-            colours[rows] = lighting.to_display(light * self._brightness)
+            others = [other for other in solids if other is not solid]
+            light = _shade_solid(solid, positions, rays[rows], normals[rows], others)
+            colours[rows] = _to_display(light * self._brightness)
         return colours, np.isfinite(nearest)
+
+
+def _to_display(light: Floats) -> Pixels:
+    """Map light (1 is white) of any shape to display levels, 0..255."""
+    return (np.clip(light, 0, 1) ** np.float32(1 / 1.55) * 255).astype(np.uint8)
+
+
+def _in_shadow(positions: Floats, solid: Solid) -> NDArray[np.bool_]:
+    """Return which positions [n, 3] lie in the solid's shadow, [n]."""
+    # Rays begin a little off the surface, so that it does not shade itself
+    origins = positions + SUN_DIRECTION * np.float32(0.01)
+    return np.isfinite(solid.intersect(origins, np.broadcast_to(SUN_DIRECTION, positions.shape))[0])
+
+
+def _shade_solid(
+    solid: Solid, positions: Floats, rays: Floats, normals: Floats, others: list[Solid]
+) -> Floats:
+    """Return the light [n, 3] from points [n, 3] of a solid.
+
+    The camera looks along `rays`; `others` may shade the solid.
+    """
+    lit = np.clip(normals @ SUN_DIRECTION, 0, 1)
+    for other in others:
+        lit = np.where(_in_shadow(positions, other), np.float32(0.3), lit)
+    diffuse = 0.30 + 0.12 * np.abs(normals[:, 1]) + 0.95 * lit
+    halfway = unit(SUN_DIRECTION - rays)
+    specular = np.clip(dot(normals, halfway), 0, 1) ** 38 * 0.5 * (lit > 0)
+    albedo = (np.array(solid.rgb, np.float32) / 255) ** 1.6
+    return albedo * diffuse[:, None] + specular[:, None]
 
 
 def _ground_albedo(background: Background, camera: Camera, supersample: int) -> Floats:
     """Return the unlit ground with haze, [size, size, 3] in 0..1."""
     size, ground = camera.size, background.ground
-    sigma = max(0.3, 130 / (size * supersample))
-    image = _smooth_texture(ground, background.variant, sigma)
+    image = _texture(ground, background.variant, max(0.3, 130 / (size * supersample)))
     # Whole tiles fit into a texture, so it repeats; the others would show a seam, and are mirrored.
     border = cv2.BORDER_WRAP if ground == "tiles" else cv2.BORDER_REFLECT
     c, s = math.cos(background.rotation), math.sin(background.rotation)
@@ -235,26 +164,87 @@ def _ground_albedo(background: Background, camera: Camera, supersample: int) -> 
     return total / np.float32(supersample**2)
 
 
-@lru_cache(maxsize=64)
-def _smooth_texture(ground: str, variant: int, sigma: float) -> Pixels:
-    """Return the texture of a ground without details finer than a sample."""
-    return np.asarray(cv2.GaussianBlur(texture(ground, variant), (0, 0), sigma), np.uint8)
+@lru_cache(maxsize=64)  # 1.8 MB each
+def _texture(ground: str, variant: int, sigma: float) -> Pixels:
+    """Return a ground's texture, blurred by `sigma`: RGB [SIDE, SIDE, 3]."""
+    rng = np.random.default_rng([GROUNDS.index(ground), variant])
+    coarse, fine = _value_noise(rng, 6), _value_noise(rng, 7, 0.75, 16)
+    colour = PATTERNS[ground](rng, coarse, fine) * rng.uniform(0.9, 1.1, 3)
+    levels = (np.clip(colour, 0.02, 1) * 255).astype(np.uint8)
+    return np.asarray(cv2.GaussianBlur(levels, (0, 0), sigma), np.uint8)
 
 
-def _merged(boxes: list[Box]) -> list[Box]:
-    """Return boxes around these boxes that do not overlap."""
-    apart: list[Box] = []
-    for box in boxes:
-        while touching := [other for other in apart if _overlap(box, other)]:
-            apart = [other for other in apart if other not in touching]
-            sides = zip(box, *touching, strict=True)
-            rows, columns = (
-                slice(min(s.start for s in side), max(s.stop for s in side)) for side in sides
-            )
-            box = rows, columns
-        apart.append(box)
-    return apart
+def _value_noise(
+    rng: np.random.Generator, octaves: int, persistence: float = 0.55, coarsest: int = 4
+) -> Floats:
+    """Return value noise, [SIDE, SIDE] in 0..1.
+
+    The first octave has `coarsest` random values a side. Each next octave has twice as many,
+    `persistence` times as high.
+    """
+    total = np.zeros((SIDE, SIDE), np.float32)
+    for octave in range(octaves):
+        cells = min(coarsest << octave, SIDE)
+        values = rng.random((cells, cells), np.float32)
+        noise = cv2.resize(values, (SIDE, SIDE), interpolation=cv2.INTER_CUBIC)
+        total += np.float32(persistence**octave) * noise
+    return _normalized(total)
 
 
-def _overlap(one: Box, other: Box) -> bool:
-    return all(a.start < b.stop and b.start < a.stop for a, b in zip(one, other, strict=True))
+def _normalized(values: Floats) -> Floats:
+    return np.asarray((values - values.min()) / np.ptp(values))
+
+
+def _line(times: int) -> Floats:
+    """Return SIDE values from 0 to `times`."""
+    return np.linspace(0, times, SIDE, dtype=np.float32)
+
+
+def _wood(rng: np.random.Generator, _: Floats, fine: Floats) -> Floats:
+    """Nine planks, each with its own tint and shifted grain."""
+    row = _line(9)[:, None]
+    along = cv2.resize(_value_noise(rng, 6, 0.6)[:, : SIDE // 10], (SIDE, SIDE))
+    plank = rng.random(10).astype(np.float32)[row.astype(int)]
+    rings = 0.5 + 0.5 * np.sin(row * (60 / 9) + along * 9 + plank * 40)
+    grain = 0.55 * along + 0.25 * rings + 0.2 * fine
+    light = (0.55 + 0.75 * grain) * (0.8 + 0.35 * plank)
+    colour: Floats = np.array([0.42, 0.25, 0.13]) * light[..., None]
+    colour[np.abs(_line(9) % 1 - 0.5) > 0.485] *= 0.35
+    return colour
+
+
+def _tiles(rng: np.random.Generator, _: Floats, fine: Floats) -> Floats:
+    """A chequerboard of twelve by twelve with grey joints."""
+    line, base = _line(12), rng.uniform(0.35, 0.6, 3)
+    odd = (line.astype(int) + line.astype(int)[:, None]) % 2 == 1
+    colour: Floats = base * (np.where(odd, 1.35, 0.7) * (0.85 + 0.3 * fine))[..., None]
+    joint = np.abs(line % 1 - 0.5) > 0.475
+    colour[joint] = colour[:, joint] = 0.25
+    return colour
+
+
+def _grass(rng: np.random.Generator, coarse: Floats, _: Floats) -> Floats:
+    """Short upright streaks, lighter and darker in patches."""
+    dots = cv2.GaussianBlur(rng.random((SIDE, SIDE), np.float32), (0, 0), 0.8, sigmaY=2.2)
+    blades = _normalized(np.asarray(dots, np.float32))
+    red, green = 0.12 + 0.25 * blades + 0.1 * coarse, 0.28 + 0.34 * blades + 0.12 * coarse
+    return np.stack([red, green, 0.06 + 0.12 * blades], -1)
+
+
+def _sand(_: object, coarse: Floats, fine: Floats) -> Floats:
+    """Ripples bent by the coarse noise."""
+    ripples = 0.5 + 0.5 * np.sin(_line(110)[:, None] + coarse * 16)
+    return np.array([0.72, 0.58, 0.38]) * (0.72 + 0.22 * ripples + 0.2 * fine)[..., None]
+
+
+def _marble(_: object, coarse: Floats, fine: Floats) -> Floats:
+    """Pale stone with thin dark veins."""
+    line = _line(1)
+    vein = (1 - np.abs(np.sin((line * 5 + line[:, None] * 3 + coarse * 5) * 3.1))) ** 6
+    stone = np.array([0.78, 0.78, 0.8]) * (0.85 + 0.2 * fine)[..., None]
+    colour: Floats = stone - vein[..., None] * np.array([0.42, 0.4, 0.36])
+    return colour
+
+
+# (rng, coarse noise, fine noise) -> RGB [SIDE, SIDE, 3], about 0..1
+PATTERNS = dict(zip(GROUNDS, (_wood, _tiles, _grass, _sand, _marble), strict=True))

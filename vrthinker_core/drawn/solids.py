@@ -1,6 +1,6 @@
-"""Five solids that stand on the ground y = 0, and where rays meet them.
+"""A camera, and rays that meet five solids.
 
-Lengths are world units, y points up.
+Lengths are world units. y points up, the ground is y = 0.
 """
 
 import math
@@ -12,13 +12,90 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.floating[Any]]  # Float32 throughout: half the work of numpy's default
+Pixels = NDArray[np.uint8]
 Hit = tuple[Floats, Floats]
 """(distance along each ray [n], inf if it misses; outward normal there [n, 3], any if it misses)"""
+Box = tuple[slice, slice]  # Rows and columns of a picture
 
+TARGET = np.array([0, 0.3, 0], np.float32)  # The position in the middle of every picture
+# Half of the picture's side at distance 1: the field of view is 34 degrees
+TAN_HALF_FOV = np.float32(np.tan(np.radians(17)))
 NEAR = np.float32(1e-3)  # Closer surfaces are not hit, so a ray misses the one it starts from
 MISS = np.float32(np.inf)
 # Of a box on the ground
 _CORNERS = np.array([(i, j, k) for i in (-1, 1) for j in (0, 1) for k in (-1, 1)], np.float32)
+
+
+def dot(a: Floats, b: Floats) -> Floats:
+    """Return dot products of rows: [n, 3] and [n, 3] to [n]."""
+    return np.asarray(np.einsum("ij,ij->i", a, b))
+
+
+def unit(vectors: Floats) -> Floats:
+    """Return each row of [n, 3] at length 1."""
+    return vectors / (np.sqrt(dot(vectors, vectors))[:, None] + np.float32(1e-9))
+
+
+def grid(line: Floats) -> Floats:
+    """Return points (column, row) of a square grid, [n ** 2, 2]."""
+    return np.stack(np.meshgrid(line, line), -1).reshape(-1, 2)
+
+
+class Camera:
+    """A camera that looks at the target.
+
+    Its picture has `size` x `size` pixels. Image points (x, y) run from 0 to 1, rightwards and
+    downwards.
+    """
+
+    def __init__(self, yaw: float, pitch: float, size: int) -> None:
+        """Turn it round the target by two angles in degrees.
+
+        A pitch above 20 keeps the horizon out of the picture.
+        """
+        self.size, yaw, pitch = size, np.radians(yaw), np.radians(pitch)
+        level = np.cos(pitch)
+        backward = np.array([np.sin(yaw) * level, np.sin(pitch), np.cos(yaw) * level])
+        self.eye: Floats = TARGET + (9.5 * backward).astype(np.float32)  # [3]
+        forward = unit((TARGET - self.eye)[None])
+        right = unit(np.cross(forward, np.array([[0, 1, 0]], np.float32)))
+        # Right, up and forward: rows of length 1, [3, 3]
+        self.axes: Floats = np.concatenate([right, np.cross(right, forward), forward])
+
+    def pixel_centers(self) -> Floats:
+        """Return image points of all pixel middles, [size ** 2, 2]."""
+        return grid((np.arange(self.size, dtype=np.float32) + np.float32(0.5)) / self.size)
+
+    def subpixel_offsets(self, supersample: int) -> Floats:
+        """Return evenly spread offsets [supersample ** 2, 2] from a pixel's middle."""
+        half = np.float32(0.5)
+        steps = (np.arange(supersample, dtype=np.float32) + half) / supersample - half
+        return grid(steps / self.size)
+
+    def rays(self, points: Floats) -> Floats:
+        """Return directions [n, 3] of length 1 through image points [n, 2]."""
+        x, y = points.T
+        right, up = (2 * x - 1) * TAN_HALF_FOV, (1 - 2 * y) * TAN_HALF_FOV
+        return unit(np.stack([right, up, np.ones_like(x)], -1) @ self.axes)
+
+    def project(self, positions: Floats) -> Floats:
+        """Project world positions [n, 3] to image points [n, 2]."""
+        across, up, depth = ((positions - self.eye) @ self.axes.T).T
+        side = 2 * depth * TAN_HALF_FOV
+        return np.stack([across / side + 0.5, 0.5 - up / side], -1)
+
+    def box(self, positions: Floats, margin: float) -> Box:
+        """Return the pixels within `margin` of world positions [n, 3]."""
+        points = self.project(positions) * self.size
+        ends = np.floor(points.min(0) - margin), np.ceil(points.max(0) + margin)
+        (left, top), (right, bottom) = np.clip(ends, 0, self.size).astype(int).tolist()
+        return slice(top, bottom), slice(left, right)
+
+    def intersect_ground(self, points: Floats) -> tuple[Floats, Floats]:
+        """Return distance [n] and ground position [n, 3] at image points."""
+        rays = self.rays(points)
+        distance: Floats = -self.eye[1] / rays[:, 1]
+        return distance, self.eye + distance[:, None] * rays
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +110,7 @@ class Solid:
     size: float
     x: float
     z: float
-    rotation: float = 0.0
+    rotation: float
 
     @property
     def base(self) -> Floats:
@@ -43,42 +120,33 @@ class Solid:
     @property
     def corners(self) -> Floats:
         """Eight points, [8, 3], whose hull holds the solid at any rotation."""
-        wide, high = BOUNDS[self.shape]
+        _, wide, high = FORMS[self.shape]
         bounds = np.array((wide, high, wide), np.float32) * np.float32(self.size)
         return self.base + _CORNERS * bounds
 
     def intersect(self, origin: Floats, rays: Floats) -> Hit:
-        """Return the first hits of `rays` [n, 3] from `origin` ([3] or [n, 3]).
+        """Return the first hit of each ray.
 
-        Rays have length 1. Only rays that meet the ball around the solid, or nearly so, are looked
-        at in full.
+        `rays` [n, 3] have length 1; `origin` is [3] or [n, 3].
         """
         distance = np.full(len(rays), MISS, np.float32)
         normal = np.zeros((len(rays), 3), np.float32)
-        wide, high = BOUNDS[self.shape]
+        intersect, wide, high = FORMS[self.shape]
+        # Only rays that come near the ball around the solid are followed
         radius = np.float32(1.02 * self.size * math.hypot(wide, high / 2))
-        offset = self.base + np.array([0, high / 2 * self.size, 0], np.float32) - origin
-        square = dot(offset, offset) if offset.ndim > 1 else offset @ offset
-        along = dot(rays, offset) if offset.ndim > 1 else rays @ offset
-        near = np.nonzero((square - along * along < radius * radius) & (along > -radius))[0]
+        middle = self.base + np.array([0, high / 2 * self.size, 0], np.float32)
+        offsets = np.broadcast_to(middle - origin, rays.shape)
+        along = dot(rays, offsets)
+        apart = dot(offsets, offsets) - along * along
+        near = np.nonzero((apart < radius * radius) & (along > -radius))[0]
         if len(near):
             c, s = np.cos(self.rotation), np.sin(self.rotation)
             to_local = np.array([[c, 0, s], [0, 1, 0], [-s, 0, c]], np.float32)
             some, origins = rays[near], origin[near] if origin.ndim > 1 else origin
-            start = np.broadcast_to((origins - self.base) @ to_local, some.shape)
-            hits = INTERSECTIONS[self.shape](start, some @ to_local, np.float32(self.size))
+            starts = np.broadcast_to((origins - self.base) @ to_local, some.shape)
+            hits = intersect(starts, some @ to_local, np.float32(self.size))
             distance[near], normal[near] = hits[0], hits[1] @ to_local.T
         return distance, normal
-
-
-def dot(a: Floats, b: Floats) -> Floats:
-    """Return dot products of rows: [n, 3] and [n, 3] to [n]."""
-    return np.asarray(np.einsum("ij,ij->i", a, b))
-
-
-def unit(vectors: Floats) -> Floats:
-    """Return each row of [n, 3] at length 1."""
-    return vectors / (np.sqrt(dot(vectors, vectors))[:, None] + np.float32(1e-9))
 
 
 def _nonzero(values: Floats) -> Floats:
@@ -86,10 +154,7 @@ def _nonzero(values: Floats) -> Floats:
 
 
 def _chord(start: Floats, rays: Floats, radius: np.float32) -> tuple[Floats, Floats]:
-    """Return (middle, half length squared) of chords through a ball.
-
-    The ball is about the origin; a square <= 0 is a miss.
-    """
+    """Return (middle, half length squared or <= 0) of chords through a ball."""
     middle = -dot(start, rays)
     return middle, middle * middle - dot(start, start) + radius * radius
 
@@ -107,12 +172,11 @@ def _intersect_cube(start: Floats, rays: Floats, size: np.float32) -> Hit:
     slope = 1 / _nonzero(rays)
     one = (np.array([-half, 0, -half], np.float32) - start) * slope
     other = (np.array([half, 2 * half, half], np.float32) - start) * slope
-    enter_x, enter_y, enter_z = np.minimum(one, other).T
-    leave_x, leave_y, leave_z = np.maximum(one, other).T
-    t = np.maximum(np.maximum(enter_x, enter_y), enter_z)
-    hit = (t <= np.minimum(np.minimum(leave_x, leave_y), leave_z)) & (t > NEAR)
-    faces = np.stack([t == enter_x, t == enter_y, t == enter_z], -1)
-    return np.where(hit, t, MISS), unit(np.where(faces, -np.sign(rays), np.float32(0)))
+    enter, leave = np.minimum(one, other), np.maximum(one, other)
+    t = enter.max(1)
+    hit = (t <= leave.min(1)) & (t > NEAR)
+    faces = np.where(enter == t[:, None], -np.sign(rays), np.float32(0))
+    return np.where(hit, t, MISS), unit(faces)
 
 
 def _intersect_side(
@@ -155,10 +219,7 @@ def _intersect_cone(start: Floats, rays: Floats, size: np.float32) -> Hit:
 
 
 def _intersect_ring(start: Floats, rays: Floats, size: np.float32) -> Hit:
-    """Intersect a torus in the plane z = 0 by sphere tracing.
-
-    Each step goes as far as the surface is away at least.
-    """
+    """Intersect a torus in the plane z = 0 by sphere tracing."""
     ring_radius, tube_radius = 0.72 * size, 0.27 * size
     start = start - np.array([0, size, 0], np.float32)
     middle, square = _chord(start, rays, size)
@@ -178,18 +239,11 @@ def _intersect_ring(start: Floats, rays: Floats, size: np.float32) -> Hit:
     return np.where(hit, t, MISS), unit(positions - core)
 
 
-INTERSECTIONS: dict[str, Callable[[Floats, Floats, np.float32], Hit]] = {
-    "ball": _intersect_ball,
-    "cube": _intersect_cube,
-    "cylinder": _intersect_cylinder,
-    "cone": _intersect_cone,
-    "ring": _intersect_ring,
+# (how rays meet a solid of a size, half its width and its height at size 1 and any rotation)
+FORMS: dict[str, tuple[Callable[[Floats, Floats, np.float32], Hit], float, float]] = {
+    "ball": (_intersect_ball, 1.0, 2.0),
+    "cube": (_intersect_cube, 1.21, 1.7),
+    "cylinder": (_intersect_cylinder, 0.78, 1.9),
+    "cone": (_intersect_cone, 0.95, 2.2),
+    "ring": (_intersect_ring, 1.0, 2.0),
 }
-BOUNDS = {
-    "ball": (1.0, 2.0),
-    "cube": (1.21, 1.7),
-    "cylinder": (0.78, 1.9),
-    "cone": (0.95, 2.2),
-    "ring": (1.0, 2.0),
-}
-"""Half the width and the height of a box that holds a solid of size 1 at any rotation."""

@@ -1,8 +1,7 @@
-"""Drawn pairs as files: H.264 videos, and a table of their prompts and true labels.
+"""Drawn pairs as files: H.264 videos, and a table of labels.
 
-A folder of pairs holds `pair_0000_a.mp4`, `pair_0000_b.mp4`, … and `pairs.csv`. A video is
-complete or missing, and its comment names what it was drawn from, so a stopped run goes on. The
-comment ends with the mark of `video/timeline.py`.
+A folder holds `pair_0000_a.mp4`, `pair_0000_b.mp4`, … and `pairs.csv`. A video is complete or
+missing. Its comment names what it was drawn from and ends with the mark of `video/timeline.py`.
 """
 
 import csv
@@ -17,10 +16,10 @@ import av.error
 import numpy as np
 from av.video.reformatter import ColorRange, Colorspace
 
-from vrthinker_core.drawn.faults import FRAMES
-from vrthinker_core.drawn.moving_scene import Scene, SceneRenderer
+from vrthinker_core.drawn.renderer import SceneRenderer
+from vrthinker_core.drawn.scene import FRAMES, Scene
 from vrthinker_core.drawn.world import DrawnPair, draw_pair
-from vrthinker_core.errors import BadInput
+from vrthinker_core.errors import BadInput, os_errors
 from vrthinker_core.storage import atomic_path, remove_parts
 from vrthinker_core.system import cpu_count
 from vrthinker_core.types import Side
@@ -33,24 +32,42 @@ WORLD = "506819e5"  # What comments call this world; earlier versions drew other
 
 
 @dataclass(frozen=True, slots=True)
-class VideoSpec:
-    """One video to write."""
+class _Video:
+    """One video of a run: seed, pair, side, pixels per side."""
 
-    seed: int  # Of the run
-    number: int  # Of the pair, from 0
+    seed: int
+    number: int
     side: Side
     size: int
 
     @property
-    def name(self) -> str:
-        """The file name, which says nothing about the labels."""
+    def name(self) -> str:  # Says nothing about the labels
         return f"pair_{self.number:04d}_{'ab'[self.side - 1]}.mp4"
 
     @property
     def comment(self) -> str:
-        """The comment in the file: what the video was drawn from."""
         drawn = f"seed {self.seed}, pair {self.number}, video {self.side.value}, {self.size} px"
         return f"drawn world {WORLD}: {drawn}"
+
+    def write(self, out: Path) -> None:
+        scene = pair_of(self.seed, self.number).scenes[self.side]
+        write_video(scene, out / self.name, self.size, comment=self.comment)
+
+    def exists(self, out: Path) -> bool:
+        """Return whether the folder holds the video; raise `BadInput` for another one."""
+        path = out / self.name
+        if not path.exists():
+            return False
+        try:
+            with av.open(str(path)) as video:
+                comment = video.metadata.get("comment", "")
+        except av.error.InvalidDataError:
+            return False
+        drawn_from = unmarked(comment)
+        if self.comment not in (drawn_from, comment):
+            other = f"videos of another seed, size or version ({self.name})"
+            raise BadInput(f"{out} holds {other}: name an empty folder for the pairs.")
+        return drawn_from is not None  # Earlier versions wrote no mark
 
 
 def write_pairs(
@@ -62,12 +79,10 @@ def write_pairs(
 ) -> Path:
     """Write `count` drawn pairs of a seed; return the path of pairs.csv.
 
-    The videos in the folder `out` have `size` x `size` pixels. Existing videos of the same seed and
-    size stay, so a stopped run goes on. `progress` is called with the videos written and those in
-    all, first before any is written.
-
-    Raises `BadInput` for a number out of range, and for a folder `out` that holds something else or
-    cannot be written.
+    Videos have `size` x `size` pixels. Existing ones of the same seed and size stay, so a stopped
+    run goes on. `progress` gets the numbers of videos written and of all, first before any is
+    written. Raises `BadInput` for a number out of range, and for a folder `out` that holds
+    something else or cannot be written.
     """
     if count < 1:
         raise BadInput(f"There must be at least one pair to write, not {count}.")
@@ -77,36 +92,26 @@ def write_pairs(
         raise BadInput(
             f"A video's side is an even number of pixels from {MIN_SIZE} to {MAX_SIZE}, not {size}."
         )
-    specs = [VideoSpec(seed, number, side, size) for number in range(count) for side in Side]
-    try:
+    videos = [_Video(seed, number, side, size) for number in range(count) for side in Side]
+    with os_errors(f"The pairs cannot be written to {out}"):
         _prepare_folder(out)
-        missing = [spec for spec in specs if not _already_written(spec, out)]
-        kept = len(specs) - len(missing)
-        progress(kept, len(specs))
-
-        def write(spec: VideoSpec) -> None:
-            scene = pair_of(seed, spec.number).scenes[spec.side]
-            write_video(scene, out / spec.name, size, comment=spec.comment)
-
+        missing = [video for video in videos if not video.exists(out)]
+        done = len(videos) - len(missing)
+        progress(done, len(videos))
         # Most of the time is spent in OpenCV, NumPy and x264, where threads run side by side
         with ThreadPoolExecutor(cpu_count()) as threads:
-            try:
-                for done, _ in enumerate(threads.map(write, missing), start=kept + 1):
-                    progress(done, len(specs))
-            except BaseException:
-                threads.shutdown(cancel_futures=True)
-                raise
+            # No name holds the iterator: an error in the loop drops it, which cancels the rest
+            for _ in threads.map(lambda video: video.write(out), missing):
+                done += 1
+                progress(done, len(videos))
         path = out / PAIRS_CSV
         with atomic_path(path) as part, part.open("w", encoding="utf-8", newline="") as file:
             rows, labels = csv.writer(file, lineterminator="\n"), ("TA", "VQ", "MQ", "OA")
             rows.writerow(("video1", "video2", "prompt", *labels))
-            for first, second in zip(specs[::2], specs[1::2], strict=True):
+            for first, second in zip(videos[::2], videos[1::2], strict=True):
                 pair, names = pair_of(seed, first.number), (first.name, second.name)
                 rows.writerow([*names, pair.prompt, *(pair.verdict.labels[x] for x in labels)])
-        return path
-    except (OSError, av.error.FFmpegError) as problem:
-        cause = getattr(problem, "strerror", None) or problem
-        raise BadInput(f"The pairs cannot be written to {out}: {cause}.") from None
+    return path
 
 
 def write_video(scene: Scene, path: Path, size: int = 448, *, comment: str = "") -> None:
@@ -154,28 +159,9 @@ def _prepare_folder(out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     remove_parts(out)
     names = sorted(path.name for path in out.iterdir())
-    own = re.compile(r"(pairs\.csv|pair_\d{4,}_[ab]\.mp4)")
-    foreign = [name for name in names if not own.fullmatch(name)]
-    if PAIRS_CSV in names and not any(name.endswith(".mp4") for name in names):
-        foreign = [PAIRS_CSV]
-    if foreign:
+    videos = [name for name in names if re.fullmatch(r"pair_\d{4,}_[ab]\.mp4", name)]
+    own = {*videos, PAIRS_CSV} if videos else set()  # A table alone is somebody else's
+    if foreign := [name for name in names if name not in own]:
         raise BadInput(
             f"{out} holds something else ({foreign[0]}): name an empty folder for the pairs."
         )
-
-
-def _already_written(spec: VideoSpec, out: Path) -> bool:
-    """Return whether the video exists; raise `BadInput` for another one."""
-    path = out / spec.name
-    if not path.exists():
-        return False
-    try:
-        with av.open(str(path)) as video:
-            comment = video.metadata.get("comment", "")
-    except av.error.InvalidDataError:
-        return False
-    drawn_from = unmarked(comment)
-    if spec.comment not in (drawn_from, comment):
-        other = f"videos of another seed, size or version ({spec.name})"
-        raise BadInput(f"{out} holds {other}: name an empty folder for the pairs.")
-    return drawn_from is not None  # Earlier versions wrote no mark

@@ -79,7 +79,7 @@ def open_out(
 def _earlier_run(
     out: Path, run: EvaluationRun, resume: bool, pairs: Iterable[EvaluationPair]
 ) -> EvaluationRun | None:
-    """Read the run in the folder; None if nothing was judged. Raises BadInput."""
+    """Return the run that the folder holds, or None. Raises BadInput."""
     if not any(out.iterdir()):
         return None
     if not (out / RUN).exists():
@@ -155,7 +155,10 @@ def judge_rows(
 
 
 def write_final_table(out: Path, pairs: Iterable[EvaluationPair]) -> list[PairResult]:
-    """Write the table of these pairs' results, and give them by row. Raises BadInput."""
+    """Write the table of these pairs; return their results by row.
+
+    Raises BadInput.
+    """
     chosen = {pair.id for pair in pairs}
     results = [result for result in final_results(out / RESULTS) if result.pair.id in chosen]
     with os_errors(f"Cannot write to {out}"):
@@ -165,7 +168,10 @@ def write_final_table(out: Path, pairs: Iterable[EvaluationPair]) -> list[PairRe
 
 @dataclass(frozen=True, slots=True)
 class EvaluationJob:
-    """Who judges, how and where. Raises BadInput for wrong values or a missing package."""
+    """An evaluation to do: judge, settings, folder and engine.
+
+    Raises BadInput for wrong values or a missing package.
+    """
 
     judge: Backend | str  # open, or as it was chosen
     settings: Settings

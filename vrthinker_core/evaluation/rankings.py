@@ -27,7 +27,10 @@ from vrthinker_core.words import count
 
 @dataclass(frozen=True, slots=True)
 class WinCell:
-    """One generator against another. Of a pair judged in both orders, each order counts half."""
+    """One generator against another.
+
+    If a pair was judged in both orders, each order counts half.
+    """
 
     wins: float
     ties: float
@@ -141,7 +144,7 @@ class Ranking:
 def rank_generators(
     table: VideoTable, results: Iterable[PairResult], judge: str, samples: int = 500
 ) -> Ranking:
-    """Rank generators by results in any order, with so many `samples` of the bootstrap."""
+    """Rank generators by results in any order; `samples` of the bootstrap."""
     ordered = sorted(results, key=lambda result: result.pair.row)
     silent = [result for result in ordered if not result.has_verdict]
     counted = [result for result in as_counted(ordered, table.rule) if result.has_verdict]
@@ -278,7 +281,10 @@ def _shortest(beats: NDArray[np.bool_], start: int, goal: int) -> tuple[int, ...
 def _bootstrap(
     counts: tuple[Counts, Counts], samples: int
 ) -> tuple[Sequence[tuple[float, float] | None], Counts]:
-    """Give (intervals of the strengths, None for one prompt; margins [sample, i, j])."""
+    """Return intervals of the strengths, and margins [sample, i, j].
+
+    With one prompt the intervals are None.
+    """
     prompts, totals = len(counts[0]), [part.sum(0) for part in counts]
     if prompts < 2:
         return [None] * len(totals[0]), (totals[0] - totals[0].T)[None]

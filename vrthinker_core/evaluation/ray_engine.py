@@ -1,4 +1,4 @@
-"""The engine for a cluster: Ray Data with one actor a judge, and that actor on its node."""
+"""The engine for a cluster: Ray Data with one actor for each judge."""
 
 import atexit
 import logging
@@ -164,11 +164,11 @@ class Judges:
 def place_judges(
     judge: str | None, concurrency: int, pairs: int, nodes: list[dict[str, float]]
 ) -> Judges:
-    """Place judges on `nodes`, each with its "CPU" and "GPU". Raises BadInput for no room.
+    """Choose how many judges the cluster holds, and what each takes.
 
-    A model takes a GPU, or some processors if the cluster has no GPU, and has `concurrency` pairs
-    in hand. Pairs for a server are `concurrency` in all, in as few processes as can decode and
-    send so many.
+    `nodes` have their "CPU" and "GPU". A model takes a GPU, or some processors if the cluster has
+    none, and has `concurrency` pairs in hand. A server gets `concurrency` pairs in all, from as few
+    processes as can decode and send so many. Raises BadInput if there is no room.
     """
     cpus, gpus = (sum(int(node.get(kind, 0)) for node in nodes) for kind in ("CPU", "GPU"))
     kind = parse_judge(judge or "nano").kind
@@ -278,13 +278,12 @@ def judge_on_ray(
     address: str | None,
     stopped: Callable[[], bool] = not_cancelled,
 ) -> Generator[PairResult, None, None]:
-    """Judge pairs on a Ray cluster, with traces below `out`; gives results as they end.
+    """Judge pairs on a Ray cluster; yield one result for each.
 
-    Each pair has one result. `address` None starts a Ray on this machine and stops it after; "auto"
-    or HOST:PORT names a cluster. A judge that dies costs what it had in hand: Ray starts it again
-    and hands it those pairs once more. A pair over which it dies again and again is a named
-    failure. Once `stopped`, what the cluster has in hand is left. Raises BadInput without Ray or a
-    cluster, JudgeError if the judge cannot be opened.
+    Traces lie below `out`. `address` None starts a Ray on this machine and stops it afterwards;
+    "auto" or HOST:PORT names a cluster. If a judge dies, Ray starts it again with the pairs it had
+    in hand. A pair over which it dies again and again fails. Once `stopped`, the pairs in hand are
+    dropped. Raises BadInput without Ray or a cluster, JudgeError if the judge cannot be opened.
     """
     left = {pair.id: pair for pair in pairs}
     if not left:

@@ -133,7 +133,10 @@ class AdaptiveSchedule:
 
 
 def planned_pairs(table: VideoTable, budget: int | None) -> int:
-    """Count the pairs of a ranking. Raises BadInput if they cannot connect the generators."""
+    """Return the number of pairs that a ranking judges.
+
+    Raises BadInput if the budget cannot connect all generators.
+    """
     possible, least = sum(not pair.fault for pair in all_pairs(table)), len(table.generators) - 1
     if budget is not None and budget < least:
         raise BadInput(

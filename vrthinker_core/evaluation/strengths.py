@@ -63,10 +63,10 @@ def count_wins(
     dimension: Dimension,
     weights: Mapping[str, float] = {},
 ) -> tuple[Counts, Counts]:
-    """Count (wins, ties) [prompt, i, j] of generator i against j; ties are symmetric.
+    """Count wins and ties of generator i against j, [prompt, i, j] each.
 
-    `weights` are by the ids of pairs. Of a pair judged in both orders, each order counts half.
-    Several videos of one prompt's text count as one prompt. The order of results is irrelevant.
+    Ties are symmetric. `weights` are by pair id. If a pair was judged in both orders, each order
+    counts half. Prompts of equal text are one prompt. The order of results does not matter.
     """
     said = [
         (result.pair, _labels(dimension, result.verdict, result.swapped))
@@ -93,12 +93,12 @@ PRIOR = 0.5  # wins and losses of each against an average one: one that always w
 
 
 def fit_strengths(wins: Counts, ties: Counts) -> tuple[Counts, float]:
-    """Fit (strengths [n], v) to wins [n, n] and symmetric ties [n, n].
+    """Fit the most likely strengths [n] and v to wins and ties.
 
-    Strengths have mean 0, counts may be fractions. Without ties v is 0. These are the most likely
-    strengths, by Newton's method, with shorter steps if a whole one leads away: the likelihood is
-    concave in s and log 2v, so it converges from anywhere. Newman's iteration (2023), made for all
-    strengths at once, does not: for a consistent judge without ties it swings between two states.
+    Both are [n, n] and may hold fractions; ties are symmetric. Strengths have mean 0. Without ties
+    v is 0. Newton's method takes a shorter step if a whole one leads away. It converges from
+    anywhere, because the likelihood is concave in s and log 2v. Newman's iteration (2023) does not:
+    for a consistent judge without ties it swings between two states.
     """
     n, tied = len(wins), bool(ties.any())
     # The last one is the opponent, whose strength stays 0.
