@@ -145,11 +145,12 @@ def published_row(form: str, prompt: str, labels: Verdict) -> dict[str, Any]:
         return paths | {"caption": prompt, "category_preference": told | {"Bias": MJ[1]}}
     row: dict[str, Any] = {"prompt": prompt, "model1": "sora", "model2": "pika"}
     for side, video in enumerate(("first.mp4", "second.mp4"), start=1):
-        row[f"video{side}"] = f"https://assets.example/{video}"
+        row[f"video{side}"] = {"bytes": VIDEOS[side - 1].read_bytes(), "path": video}
         names = ("Prompt_Adherence", "Aesthetic", "Coherence")
         if form == "rapidata":
             names = ("Alignment", "Preference", "Coherence")
-            row |= {f"video{side}": "preview.gif", f"file_name{side}": video}
+            address = f"https://assets.example/{video}"
+            row |= {f"video{side}": address, f"file_name{side}": video if labels.TA else None}
         for name, label in zip(names, (ta, vq, mq), strict=True):
             shares = ((0.5, 0.5), (0.51, 0.49), (0.2, 0.8))[label]
             row[f"weighted_results{side}_{name}"] = shares[side - 1]

@@ -1,6 +1,7 @@
 """Opens what `--data` names: drawn pairs, published tables, a folder of traces, or a mixture."""
 
 import glob
+import hashlib
 import math
 import re
 from collections.abc import Mapping
@@ -10,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from vrthinker_core.errors import BadInput
+from vrthinker_core.errors import BadInput, os_errors
 from vrthinker_core.results.layout import (
     EvaluationPair,
     PairLayout,
@@ -32,6 +33,7 @@ from vrthinker_core.results.open_dataset import (
     video_finder,
 )
 from vrthinker_core.results.result import RESULTS, RUN
+from vrthinker_core.storage import write_atomically
 from vrthinker_core.training.export import trace_videos
 from vrthinker_core.training.pair_set import FramePlans, PairSet
 from vrthinker_core.training.teaching import KnownLabel, NotForTraining, known_labels
@@ -135,7 +137,23 @@ def _read(table: Path) -> list[TableRow]:
         raise BadInput(
             f"Cannot read the rows of {table}: {said}. Give JSON, JSON lines or Parquet."
         ) from None
+    for row in found:
+        row |= {name: _unpacked(value, table.parent) for name, value in row.items()}
     return [TableRow(0, _flat(row)) for row in found]
+
+
+def _unpacked(value: Any, folder: Path) -> Any:
+    """Return a cell; a video that it holds itself is written to `folder` once, as datapointai's."""
+    data = value.get("bytes") if isinstance(value, dict) else None
+    if not isinstance(data, bytes):
+        return value
+    suffix = Path(value.get("path") or "").suffix or ".mp4"
+    file = folder / "videos" / f"{hashlib.sha256(data).hexdigest()[:16]}{suffix}"
+    with os_errors(f"Cannot unpack a video to {file}"):
+        if not file.exists():
+            file.parent.mkdir(exist_ok=True)
+            write_atomically(file, data)
+    return str(file)
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, str]:
