@@ -76,7 +76,7 @@ def read_rows(path: Path) -> list[EvaluationPair]:
     rows = [row for table in tables for row in _read(table)]
     columns = {column for row in rows for column in row.values}
     fitting = [form for form in FORMS if columns >= {*form.videos, form.prompt}]
-    if not fitting and rows and tables[0].suffix not in ROW_FILES:
+    if rows and not fitting:
         check_columns([*columns], (*CSV_LAYOUT.videos, CSV_LAYOUT.prompt), tables[0].name)
     form = max(fitting, key=lambda form: len(columns & {*form.labels.values()}), default=CSV_LAYOUT)
     numbered = (replace(row, number=number) for number, row in enumerate(rows, start=1))
@@ -228,7 +228,7 @@ class NamedSet:
     def pairs(self) -> list[EvaluationPair]:
         """Read the rows of files, broken ones among them. Raises BadInput."""
         path = Path(self.place).absolute()
-        traced = "traces" in (self.kind, self.kind or kind_of(path))
+        traced = (self.kind or kind_of(path)) == "traces"
         rows = read_traced_pairs(path) if traced else read_rows(path)
         if not rows:
             raise BadInput(f"{path} holds no pair.")
@@ -248,20 +248,19 @@ def named_sets(data: str) -> list[NamedSet]:
 
     A path that exists may have "=" in its name. Raises BadInput for a weight that is none.
     """
-    return [_named_set(line) for line in data.split("\n")]
-
-
-def _named_set(name: str) -> NamedSet:
-    kind, _, place = name.partition(":")
-    if kind not in ("drawn", *KINDS) or not place:
-        kind, place = "", name
-    before, equals, text = place.rpartition("=")
-    if equals and not Path(place).exists():
-        with suppress(ValueError):
-            if not 0 < (weight := float(text)) < math.inf:
-                raise BadInput(f"{name}: the weight of a data set is a number above 0, as in =0.5.")
-            return NamedSet(kind, before, weight)
-    return NamedSet(kind, place)
+    found = []
+    for name in data.split("\n"):
+        kind, _, place = name.partition(":")
+        if kind not in ("drawn", *KINDS) or not place:
+            kind, place = "", name
+        weight, (before, _, text) = 1.0, place.rpartition("=")
+        with suppress(ValueError):  # An "=" before no number belongs to the name
+            if before and not Path(place).exists():
+                weight, place = float(text), before
+        if not 0 < weight < math.inf:
+            raise BadInput(f"{name}: the weight of a data set is a number above 0, as in =0.5.")
+        found.append(NamedSet(kind, place, weight))
+    return found
 
 
 def absolute_data(data: str) -> str:
