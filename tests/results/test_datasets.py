@@ -103,7 +103,7 @@ def test_odd_rows_of_genai_bench_are_named(tmp_path: Path) -> None:
     found = faults(read_dataset("genai-bench", tmp_path))
     assert list(found) == [2, 3, 4, 5, 6]
     assert found[2].startswith(f"There is no file {genai_name('gone')} below ")
-    assert found[3].startswith("https://example.org/film.mp4 does not end in the name of a video")
+    assert found[3].startswith("There is no file film.mp4 below ")
     assert found[5] == "The prompt is missing."
     assert found[6].startswith("vote_type is 'nobody', which is no label. Labels are leftvote, ")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import shutil
 import sys
@@ -60,9 +59,6 @@ def layout(way: str, folder: Path) -> str:
     match way:
         case "published RL rows":
             return write_rows(folder, published_rl())
-        case "a list of them":
-            (folder / "rows.json").write_text(json.dumps([published_rl()]), "utf-8")
-            return str(folder / "rows.json")
         case "RL rows in Parquet":
             import pyarrow.parquet
 
@@ -75,13 +71,6 @@ def layout(way: str, folder: Path) -> str:
         case "own RL rows":
             assert export([EXAMPLE], "rl", folder / "rows.jsonl").rows
             return str(folder / "rows.jsonl")
-        case "the published table of videogen-reward":
-            assert export([EXAMPLE], "videogen-reward", folder / "table.csv").rows
-            for path in VIDEOS:
-                shutil.copy(path, folder / path.name)
-            table = (folder / "table.csv").read_text("utf-8")
-            (folder / "table.csv").write_text(table.replace(f"{EXAMPLE.as_posix()}/", ""), "utf-8")
-            return str(folder / "table.csv")
         case "traces":
             return str(shutil.copytree(EXAMPLE, folder / "one"))
         case "the folder of an evaluation":
@@ -113,9 +102,8 @@ def shows_the_example(row: EvaluationPair) -> None:
 @pytest.mark.parametrize(
     "way",
     [
-        *("published RL rows", "a list of them", "RL rows in Parquet", "own RL rows", "table"),
-        *("a pattern for a name, lower case in it", "traces", "the folder of an evaluation"),
-        "the published table of videogen-reward",
+        *("published RL rows", "RL rows in Parquet", "own RL rows", "table", "traces"),
+        *("a pattern for a name, lower case in it", "the folder of an evaluation"),
     ],
 )
 def test_every_layout_gives_the_same_pair(way: str, tmp_path: Path) -> None:
@@ -127,38 +115,49 @@ def test_every_layout_gives_the_same_pair(way: str, tmp_path: Path) -> None:
 LABELLED = [Verdict(*map(Preference, (n % 3, n // 3 % 3, (n + 1) % 3))) for n in range(20)]
 
 
-VIDEOGEN, MJ = ("same", "A", "B"), ("Same", "Video 1 better", "Video 2 better")
+SHARES = ((0.5, 0.5), (0.51, 0.49), (0.2, 0.8))
+CARDS: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[Any, ...]]] = {
+    "videogen-reward": (("path_A", "path_B"), ("TA", "VQ", "MQ"), ("same", "A", "B")),
+    "mj-bench-video": (
+        ("video_0_path", "video_1_path"),
+        ("Alignment", "Fineness", "Coherence & Consistency"),
+        ("Same", "Video 1 better", "Video 2 better"),
+    ),
+    "rapidata": (("file_name1", "file_name2"), ("Alignment", "Preference", "Coherence"), SHARES),
+    "datapoint": (("video1", "video2"), ("Prompt_Adherence", "Aesthetic", "Coherence"), SHARES),
+}
+"""Columns of the videos, columns of TA, VQ and MQ, and how these say tie, first and second."""
 
 
 def published_row(form: str, prompt: str, labels: Verdict) -> dict[str, Any]:
     """A row as the card of the data set describes it."""
-    ta, vq, mq = (int(labels.labels[name]) for name in ("TA", "VQ", "MQ"))
-    if form == "videogen-reward":
-        told = {"VQ": VIDEOGEN[vq], "MQ": VIDEOGEN[mq], "TA": VIDEOGEN[ta], "fps_A": 8}
-        return {"path_A": "./Videos/first.mp4", "path_B": "./Videos/second.mp4"} | {
-            "prompt": prompt,
-            **told,
-        }
-    if form == "mj-bench-video":
-        told = {"Alignment": MJ[ta], "Fineness": MJ[vq], "Coherence & Consistency": MJ[mq]}
-        paths = {"video_0_path": "Videos/first.mp4", "video_1_path": "Videos/second.mp4"}
-        return paths | {"caption": prompt, "category_preference": told | {"Bias": MJ[1]}}
-    row: dict[str, Any] = {"prompt": prompt, "model1": "sora", "model2": "pika"}
-    for side, video in enumerate(("first.mp4", "second.mp4"), start=1):
-        row[f"video{side}"] = f"https://assets.example/{video}"
-        names = ("Prompt_Adherence", "Aesthetic", "Coherence")
-        if form == "rapidata":
-            names = ("Alignment", "Preference", "Coherence")
-            row |= {f"video{side}": "preview.gif", f"file_name{side}": video}
-        for name, label in zip(names, (ta, vq, mq), strict=True):
-            shares = ((0.5, 0.5), (0.51, 0.49), (0.2, 0.8))[label]
-            row[f"weighted_results{side}_{name}"] = shares[side - 1]
-    return row
+    columns, names, words = CARDS[form]
+    told = {
+        name: words[int(labels.labels[n])]
+        for name, n in zip(names, ("TA", "VQ", "MQ"), strict=True)
+    }
+    paths = [path.name if form == "rapidata" else f"./Videos/{path.name}" for path in VIDEOS]
+    row = dict(zip(columns, paths, strict=True)) | {"prompt": prompt}
+    match form:
+        case "videogen-reward":
+            return row | told | {"fps_A": 8, "num_frames_A": 49, "fps_B": 16, "num_frames_B": 96}
+        case "mj-bench-video":
+            return row | {"caption": prompt, "category_preference": told | {"Bias": words[1]}}
+        case "rapidata":
+            row |= {f"video{side}": f"https://assets.example/{side}.mp4" for side in (1, 2)}
+        case "datapoint":
+            row |= {
+                c: {"bytes": v.read_bytes(), "path": v.name}
+                for c, v in zip(columns, VIDEOS, strict=True)
+            }
+    votes = {f"weighted_results{n + 1}_{name}": told[name][n] for name in names for n in (0, 1)}
+    return row | votes
 
 
 def write_published(form: str, folder: Path) -> None:
     """Twenty rows with the labels of `LABELLED`, where the published folder has them."""
-    import pyarrow.parquet
+    import pyarrow
+    from pyarrow import csv, parquet
 
     told = enumerate(LABELLED)
     rows = [published_row(form, f"A dog, number {n}.", labels) for n, labels in told]
@@ -166,18 +165,15 @@ def write_published(form: str, folder: Path) -> None:
         (folder / inner).mkdir()
     for path in VIDEOS:
         shutil.copy(path, folder / "Videos" / path.name)
+    (folder / "data" / "benchmark.parquet").touch()
     if form == "videogen-reward":
-        with (folder / "train.csv").open("w", newline="") as file:
-            table = csv.DictWriter(file, list(rows[0]))
-            table.writeheader()
-            table.writerows(rows)
+        csv.write_csv(pyarrow.Table.from_pylist(rows), folder / "train.csv")
     elif form == "mj-bench-video":
         (folder / "train.json").write_text(json.dumps(rows))
         (folder / "test.json").write_text("[]")
     else:
         train = folder / "data" / "train-00000-of-00001.parquet"
-        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), train)
-        (folder / "data" / "benchmark.parquet").touch()
+        parquet.write_table(pyarrow.Table.from_pylist(rows), train)
 
 
 @pytest.mark.parametrize("form", ["videogen-reward", "mj-bench-video", "rapidata", "datapoint"])
@@ -254,9 +250,9 @@ def test_missing_videos_are_named_with_their_number(tmp_path: Path) -> None:
         (published_rl(answer="TA=3, VQ=1, MQ=0, OA=1"), "TA is '3', which is no label"),
         (published_rl(answer="none"), "no pair with a label"),
         (published_rl(answer="The first one."), "which is no label"),
-        (published_rl(prompt=None), "The prompt is missing"),
-        ({"message_list": [{"role": "user"}], "prompt": "A dog."}, "A video is not named"),
-        (published_rl(image=["one.mp4"]), "A video is not named"),
+        (published_rl(prompt=None), "has no column prompt"),
+        ({"message_list": [{"role": "user"}], "prompt": "A dog."}, "has no column video1"),
+        (published_rl(image=["one.mp4"]), "has no column video1"),
         (published_rl(image=["gone.mp4", "gone.mp4"]), "no file gone.mp4"),
     ],
 )

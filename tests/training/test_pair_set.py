@@ -115,7 +115,7 @@ def test_every_command_keeps_to_its_part_and_so_does_a_run_that_goes_on(
     script.write_text(json.dumps({"reply": SAID, "protocol": "paired"}))
     found: dict[str, list[list[str]]] = {name: [] for name in PARTS[:3]}
 
-    def noted(run: StageRun, given: PairSet | Teacher) -> Path | None:
+    def noted(run: StageRun, given: PairSet | Teacher, *_: object) -> Path | None:
         pairs = given.pairs if isinstance(given, Teacher) else given
         found[run.folder.state.stage].append(prompts(pairs))
         if not (half := run.folder.checkpoints / "half").exists():

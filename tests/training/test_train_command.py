@@ -139,17 +139,19 @@ def test_a_run_that_goes_on_keeps_its_teacher_and_knows_its_data_from_anywhere(
     rows = [f"{clips[0]},{clips[1]},A ball {n}.,1\n" for n in range(3)]
     table.write_text("video1,video2,prompt,OA\n" + "".join(rows[:2]))
     monkeypatch.chdir(tmp_path)
-    begun = ("cold-start", "--model", "nano", "--data", "pairs.csv", "--out", out)
+    begun = ("cold-start", "--model", "nano", "--data", "pairs.csv", "--data", "drawn:1=0.5")
+    begun += ("--out", out)
     changes = f"{FEW} settings.max_new_tokens=24".split()
     chosen = [word for change in changes for word in ("--set", change)]
     code, lines = train(*begun, "--teacher", f"scripted:{script}", *chosen)
     assert code == 0, lines
+    assert any("hold 2 prompts, too few to divide" in line for line in lines)
     before = table.read_text()
     table.write_text(before + rows[2])
     assert "holds other pairs than when the run" in refused("cold-start", "--out", out, "--resume")
     table.write_text(before)
     assert "instead of 'nano'" in refused(*begun, "--resume", "--teacher", "nano")
-    assert json.loads((out / "state.json").read_text())["data"] == str(table)
+    assert json.loads((out / "state.json").read_text())["data"] == f"{table}\ndrawn:1=0.5"
     monkeypatch.chdir(clips[0].parent)
     done = (0, [f"This run is done: {out / 'checkpoint'}"])
     assert train("cold-start", "--out", out, "--resume") == done

@@ -123,9 +123,8 @@ def existing_file(folder: Path, name: str) -> Path:
     try:
         for spelled in _spellings(name):
             path = folder / (spelled if Path(spelled).is_absolute() else os.path.normpath(spelled))
-            for found in (path, _as_stored(path)):
-                if found.is_file():
-                    return found
+            if path.is_file() or (path := _as_stored(path)).is_file():
+                return path
     except (OSError, ValueError) as error:
         raise BadInput(
             f"{_short(name)} cannot be a file: {getattr(error, 'strerror', None) or error}."

@@ -1,10 +1,9 @@
 """Reading of a data set by name, and choice of pairs."""
 
 import json
-import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from vrthinker_core.errors import BadInput, os_errors
 from vrthinker_core.results.layout import (
     EvaluationPair,
+    FindVideo,
     PairLayout,
     TableRow,
     as_text,
@@ -119,6 +119,38 @@ def _mj_row(number: int, item: object) -> TableRow:
 
 
 SUBFOLDER = "video_generation"
+
+
+def video_finder(folder: Path, root: Path | None = None, *, absolute: bool = False) -> FindVideo:
+    """Return how a table in `folder` finds its videos: as `find_below`, or by name in `root`.
+
+    By name, if the table gives a name or an address alone. `root`: by default the folder of the
+    whole data set.
+    """
+    root = root or (folder.parent if folder.name in (SUBFOLDER, "data") else folder)
+
+    @cache
+    def by_name() -> dict[str, Path]:
+        return {each.name.lower(): each for each in sorted(root.rglob("*.*"), reverse=True)}
+
+    def find(name: str) -> Path:
+        try:
+            return find_below(folder, name, absolute=absolute)
+        except BadInput:
+            address, own = "://" in name, name.rpartition("/")[2]
+            found = by_name().get(own.lower()) if address or own == name else None
+            if found is not None and found.is_file():
+                return found
+            if address:
+                raise BadInput(
+                    f"There is no file {own[:120]} below {root}: put the videos of the data set "
+                    "there."
+                ) from None
+            raise
+
+    return find
+
+
 GENAI_LAYOUT = PairLayout(
     ("left_video", "right_video"),
     "prompt",
@@ -152,23 +184,7 @@ def read_genai_bench(path: Path) -> list[EvaluationPair]:
                 f"{path} holds {' and '.join(splits)}, which are different sets of votes. Give the path of one: {names}."
             )
     folder = path if path.is_dir() else path.parent
-    root = folder.parent if folder.name == SUBFOLDER else folder
-    videos = {video.name.lower(): video for video in sorted(root.rglob("*.mp4"), reverse=True)}
-
-    def find(address: str) -> Path:
-        match = re.search(r"(?:^|/)([0-9a-fA-F]{32}\.mp4)$", address)
-        if match is None:
-            raise BadInput(
-                f"{address[:120] or 'A video'} does not end in the name of a video, <md5>.mp4."
-            )
-        found = videos.get(match[1].lower())
-        if found is None or not found.is_file():
-            raise BadInput(
-                f"There is no file {match[1]} below {root}: put the videos of the data set there."
-            )
-        return found
-
-    return make_pairs(_genai_rows(files), GENAI_LAYOUT, find)
+    return make_pairs(_genai_rows(files), GENAI_LAYOUT, video_finder(folder))
 
 
 def _genai_rows(files: list[Path]) -> Iterator[TableRow]:

@@ -1,26 +1,24 @@
 """Opens what `--data` names: drawn pairs, published tables, a folder of traces, or a mixture."""
 
 import glob
+import hashlib
 import math
 import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from vrthinker_core.errors import BadInput
+from vrthinker_core.errors import BadInput, os_errors
 from vrthinker_core.results.layout import (
     EvaluationPair,
-    FindVideo,
     PairLayout,
     TableRow,
     as_text,
     check_columns,
     existing_file,
-    find_below,
     make_pairs,
     read_table,
 )
@@ -30,11 +28,12 @@ from vrthinker_core.results.open_dataset import (
     GENAI_LAYOUT,
     MJ_FILE,
     MJ_LAYOUT,
-    SUBFOLDER,
     VIDEOGEN_FILE,
     VIDEOGEN_LAYOUT,
+    video_finder,
 )
 from vrthinker_core.results.result import RESULTS, RUN
+from vrthinker_core.storage import write_atomically
 from vrthinker_core.training.export import trace_videos
 from vrthinker_core.training.pair_set import FramePlans, PairSet
 from vrthinker_core.training.teaching import KnownLabel, NotForTraining, known_labels
@@ -71,21 +70,29 @@ def read_rows(path: Path) -> list[EvaluationPair]:
     A video is a full path, a path relative to the table, or the name of a file anywhere in the
     folder of the data set. Raises BadInput for a table that cannot be read or has unknown columns.
     """
-    tables = _tables(path)
+    tables = find_tables(path)
+    if not tables:
+        raise BadInput(f"{path} holds no table of pairs.")
     rows = [row for table in tables for row in _read(table)]
     columns = {column for row in rows for column in row.values}
     fitting = [form for form in FORMS if columns >= {*form.videos, form.prompt}]
-    if not fitting and rows and tables[0].suffix not in ROW_FILES:
+    if rows and not fitting:
         check_columns([*columns], (*CSV_LAYOUT.videos, CSV_LAYOUT.prompt), tables[0].name)
     form = max(fitting, key=lambda form: len(columns & {*form.labels.values()}), default=CSV_LAYOUT)
     numbered = (replace(row, number=number) for number, row in enumerate(rows, start=1))
-    return make_pairs(numbered, form, _video_finder(path, tables[0].parent))
+    root = path if path.is_dir() else None
+    return make_pairs(numbered, form, video_finder(tables[0].parent, root, absolute=True))
 
 
-def _tables(path: Path) -> list[Path]:
-    """Return the tables of a data set: a file itself, or the files of one split of a folder."""
+def find_tables(path: Path) -> list[Path]:
+    """Return the tables of one split of a data set, [] for a folder of traces; a file is its own.
+
+    Raises BadInput for a folder of several splits and no train.
+    """
     if not path.is_dir():
         return [path]
+    if (path / RUN).exists() and (path / RESULTS).exists():
+        return []  # An evaluation or a ranking, whose table is a parquet file, too
     if named := [path / name for name in TABLES if (path / name).exists()]:
         return named[:1]
     splits: dict[str, list[Path]] = {}
@@ -96,7 +103,12 @@ def _tables(path: Path) -> list[Path]:
             f"{path} holds {' and '.join(splits)}, which are different sets: give the path of one "
             "file."
         )
-    return splits.get("train") or next(iter(splits.values()))
+    return splits.get("train") or [file for files in splits.values() for file in files]
+
+
+def kind_of(path: Path) -> str:
+    """Return what a path holds, traces or rows. Raises BadInput."""
+    return "rows" if find_tables(path) else "traces"
 
 
 def _read(table: Path) -> list[TableRow]:
@@ -125,7 +137,23 @@ def _read(table: Path) -> list[TableRow]:
         raise BadInput(
             f"Cannot read the rows of {table}: {said}. Give JSON, JSON lines or Parquet."
         ) from None
+    for row in found:
+        row |= {name: _unpacked(value, table.parent) for name, value in row.items()}
     return [TableRow(0, _flat(row)) for row in found]
+
+
+def _unpacked(value: Any, folder: Path) -> Any:
+    """Return a cell; a video that it holds itself is written to `folder` once, as datapointai's."""
+    data = value.get("bytes") if isinstance(value, dict) else None
+    if not isinstance(data, bytes):
+        return value
+    suffix = Path(value.get("path") or "").suffix or ".mp4"
+    file = folder / "videos" / f"{hashlib.sha256(data).hexdigest()[:16]}{suffix}"
+    with os_errors(f"Cannot unpack a video to {file}"):
+        if not file.exists():
+            file.parent.mkdir(exist_ok=True)
+            write_atomically(file, data)
+    return str(file)
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, str]:
@@ -152,32 +180,6 @@ def _flat(row: Mapping[str, Any]) -> dict[str, str]:
             first, second = map(float, shares)
             texts[name] = "0" if first == second else "1" if first > second else "2"
     return texts
-
-
-def _video_finder(path: Path, folder: Path) -> FindVideo:
-    """Return how a table in `folder` finds its videos; `path`: as the data set was named."""
-    inner = not path.is_dir() and folder.name in ("data", SUBFOLDER)  # Of a published folder
-    root = folder.parent if inner else path if path.is_dir() else folder
-
-    @cache
-    def by_name() -> dict[str, Path]:
-        return {each.name.lower(): each for each in sorted(root.rglob("*.*"), reverse=True)}
-
-    def find(name: str) -> Path:
-        try:
-            return find_below(folder, name, absolute=True)
-        except BadInput:
-            address, own = "://" in name, name.rpartition("/")[2].lower()
-            file = by_name().get(own) if address or own == name.lower() else None
-            if file is None and address:
-                raise BadInput(
-                    f"There is no file {own} below {root}: put the videos of the data set there."
-                ) from None
-            if file is None:
-                raise
-            return file
-
-    return find
 
 
 def read_traced_pairs(folder: Path) -> list[EvaluationPair]:
@@ -226,7 +228,7 @@ class NamedSet:
     def pairs(self) -> list[EvaluationPair]:
         """Read the rows of files, broken ones among them. Raises BadInput."""
         path = Path(self.place).absolute()
-        traced = "traces" in (self.kind, self.kind or kind_of(path))
+        traced = (self.kind or kind_of(path)) == "traces"
         rows = read_traced_pairs(path) if traced else read_rows(path)
         if not rows:
             raise BadInput(f"{path} holds no pair.")
@@ -246,20 +248,19 @@ def named_sets(data: str) -> list[NamedSet]:
 
     A path that exists may have "=" in its name. Raises BadInput for a weight that is none.
     """
-    return [_named_set(line) for line in data.split("\n")]
-
-
-def _named_set(name: str) -> NamedSet:
-    kind, _, place = name.partition(":")
-    if kind not in ("drawn", *KINDS) or not place:
-        kind, place = "", name
-    before, equals, text = place.rpartition("=")
-    if equals and not Path(place).exists():
-        with suppress(ValueError):
-            if not 0 < (weight := float(text)) < math.inf:
-                raise BadInput(f"{name}: the weight of a data set is a number above 0, as in =0.5.")
-            return NamedSet(kind, before, weight)
-    return NamedSet(kind, place)
+    found = []
+    for name in data.split("\n"):
+        kind, _, place = name.partition(":")
+        if kind not in ("drawn", *KINDS) or not place:
+            kind, place = "", name
+        weight, (before, _, text) = 1.0, place.rpartition("=")
+        with suppress(ValueError):  # An "=" before no number belongs to the name
+            if before and not Path(place).exists():
+                weight, place = float(text), before
+        if not 0 < weight < math.inf:
+            raise BadInput(f"{name}: the weight of a data set is a number above 0, as in =0.5.")
+        found.append(NamedSet(kind, place, weight))
+    return found
 
 
 def absolute_data(data: str) -> str:
@@ -291,14 +292,3 @@ def open_pairs(data: str, plans: FramePlans, seed: int = 0) -> PairSet:
     if len(sets) == 1:
         return sets[0].open(plans)
     return PairSet.mixed([(each.open(plans, each.place), each.weight) for each in sets], seed)
-
-
-def kind_of(path: Path) -> str:
-    """Return which reader a path is for, traces or rows."""
-    if not path.is_dir():
-        return "rows"
-    # An evaluation or a ranking, whose table is a parquet file too
-    evaluated = (path / RUN).exists() and (path / RESULTS).exists()
-    tables = any((path / name).exists() for name in TABLES)
-    parquet = any(path.glob("*.parquet")) or any(path.glob("*/*.parquet"))
-    return "rows" if not evaluated and (tables or parquet) else "traces"
