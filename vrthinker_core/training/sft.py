@@ -16,10 +16,11 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from transformers import Qwen2_5_VLForConditionalGeneration
+from transformers import PreTrainedTokenizerFast, Qwen2_5_VLForConditionalGeneration
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
 from vrthinker_core.backends.chat_template import VisionItem
+from vrthinker_core.backends.checkpoint import Checkpoint
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.backends.vision_encoder import VisionEncoder
 from vrthinker_core.errors import BadInput
@@ -38,7 +39,6 @@ from vrthinker_core.training.sharding import (
 )
 from vrthinker_core.training.token_rows import Encode, TokenRow, collate
 from vrthinker_core.training.trainer_checkpoints import quiet_libraries, train_and_save
-from vrthinker_core.training.trl_template import tokenizer_of
 from vrthinker_core.types import ProtocolName
 
 
@@ -146,6 +146,13 @@ def train_sft(
     with heads_in_root():
         train_and_save(trainer, subject.hexdigest(), config.checkpoint_minutes, report)
     return save_trained(trainer, checkpoint, folder / "model", protocols)
+
+
+def tokenizer_of(checkpoint: Checkpoint) -> Any:
+    """Wrap the checkpoint's tokenizer for trainers; it pads on the left."""
+    fast: Any = PreTrainedTokenizerFast
+    tokens = {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>", "padding_side": "left"}
+    return fast(tokenizer_object=checkpoint.tokenizer, clean_up_tokenization_spaces=False, **tokens)
 
 
 def use_all_cores(processes: int) -> None:

@@ -11,13 +11,14 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from transformers import PreTrainedTokenizerFast, Qwen2_5_VLProcessor
+from transformers import Qwen2_5_VLProcessor
 from transformers.processing_utils import ProcessorMixin
 
 from vrthinker_core.backends.chat_template import SafeTokenizer
 from vrthinker_core.backends.checkpoint import Checkpoint
 from vrthinker_core.deliberation import is_unusable
 from vrthinker_core.protocols.base import PromptProtocol
+from vrthinker_core.training.sft import tokenizer_of
 from vrthinker_core.types.messages import Completion
 
 TOOL = "select_frames"
@@ -70,13 +71,6 @@ def picture_processor(checkpoint: Checkpoint, protocol: PromptProtocol) -> Pictu
     tokenizer.response_template = RESPONSE_TEMPLATE
     tokenizer.parse_response = partial(parse_reply, SafeTokenizer(checkpoint.tokenizer), protocol)
     return PictureProcessor(checkpoint.processor, tokenizer, chat_template())
-
-
-def tokenizer_of(checkpoint: Checkpoint) -> Any:
-    """The checkpoint's tokenizer as transformers wraps it, padding on the left for generation."""
-    fast: Any = PreTrainedTokenizerFast
-    tokens = {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>", "padding_side": "left"}
-    return fast(tokenizer_object=checkpoint.tokenizer, clean_up_tokenization_spaces=False, **tokens)
 
 
 def parse_reply(
