@@ -23,7 +23,7 @@ from vrthinker_core.training.environment import FrameEnvironment, replay
 from vrthinker_core.training.grpo import BEYOND, PlayablePairs, RolloutRewards
 from vrthinker_core.training.metrics import StepMetrics
 from vrthinker_core.training.rollouts import LabelledPair, Rollout
-from vrthinker_core.training.token_rows import IGNORED, collate, token_rows
+from vrthinker_core.training.sft import IGNORED, collate, token_rows
 from vrthinker_core.training.trl_template import (
     TOOL,
     PictureProcessor,

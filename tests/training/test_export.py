@@ -29,8 +29,13 @@ from vrthinker_core.traces import load, to_json
 from vrthinker_core.training.config import CONFIG
 from vrthinker_core.training.export import CSV_COLUMNS, ROWS, examples, opening_text
 from vrthinker_core.training.run_folder import STATE
-from vrthinker_core.training.teaching import KnownLabel, NotForTraining, TraceFile, known_labels
-from vrthinker_core.training.trace_folder import read_traces
+from vrthinker_core.training.traces import (
+    KnownLabel,
+    NotForTraining,
+    TraceFile,
+    known_labels,
+    read_traces,
+)
 from vrthinker_core.types import (
     Dimension,
     Preference,

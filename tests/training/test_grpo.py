@@ -37,7 +37,7 @@ from vrthinker_core.training.grpo import Group, grpo_arguments, mixed_share, run
 from vrthinker_core.training.metrics import StepMetrics, read_metrics
 from vrthinker_core.training.rollouts import LabelledPair
 from vrthinker_core.training.run_folder import StageRun, TimeBudget, TrainingRun, open_run_folder
-from vrthinker_core.training.token_rows import IGNORED, collate, token_rows
+from vrthinker_core.training.sft import IGNORED, collate, token_rows
 from vrthinker_core.ui.runs_tab import TraceFiles
 
 # Version 5.17 knows no other name

@@ -26,8 +26,7 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.training import sft
 from vrthinker_core.training.config import OptimizerConfig, SftConfig, preset_config
 from vrthinker_core.training.metrics import StepMetrics
-from vrthinker_core.training.sft import train_sft
-from vrthinker_core.training.token_rows import IGNORED, TokenRow, collate, token_rows
+from vrthinker_core.training.sft import IGNORED, TokenRow, collate, token_rows, train_sft
 from vrthinker_core.training.trainer_checkpoints import train_from
 
 Rows = list[TokenRow]

@@ -45,9 +45,9 @@ from vrthinker_core.types import ProtocolName, Settings
 from vrthinker_core.words import encodable, printable, rate_parts
 
 if TYPE_CHECKING:
-    from vrthinker_core.training.cold_start import Teacher
     from vrthinker_core.training.pair_set import FramePlans, PairSet
     from vrthinker_core.training.pipeline import TrainingData
+    from vrthinker_core.training.teacher import Teacher
 
 SCRIPTED = "scripted"  # the teacher that knows the labels of drawn pairs
 
@@ -88,7 +88,7 @@ def open_training_data(run: TrainingRun, config: TrainConfig) -> "TrainingData":
     """Open pairs and teacher or runs; raises `BadInput` and `CheckpointError`."""
     from vrthinker_core.training.data import open_pairs
     from vrthinker_core.training.pipeline import TrainingData
-    from vrthinker_core.training.sft_data import open_ready_runs, taught_pairs
+    from vrthinker_core.training.stages import open_ready_runs, taught_pairs
 
     ready = None
     if not run.teacher and run.stage in ("cold-start", "all"):
@@ -127,9 +127,8 @@ def open_teacher(name: str, pairs: "PairSet", plans: "FramePlans") -> "Teacher":
     Raises `BadInput` and `CheckpointError`.
     """
     from vrthinker_core.drawn.teacher import write_lesson
-    from vrthinker_core.training.cold_start import Teacher
     from vrthinker_core.training.pair_set import DrawnPairSet
-    from vrthinker_core.training.teacher import scripted_teacher
+    from vrthinker_core.training.teacher import Teacher, scripted_teacher
 
     if name == SCRIPTED:
         if not isinstance(pairs, DrawnPairSet):
@@ -144,9 +143,9 @@ def open_teacher(name: str, pairs: "PairSet", plans: "FramePlans") -> "Teacher":
         raise BadInput(f"Run `teacher --judge {name}` first, and give its folder with --data.")
     if judge.kind in ("nano", "hf"):
         _trained_protocols(resolved_model(judge.what or judge.kind))
-        return Teacher(name, lambda: open_backend(name))
+        return Teacher(name, lambda: open_backend(name), pairs)
     backend = open_backend(name)
-    return Teacher(name, lambda: backend)
+    return Teacher(name, lambda: backend, pairs)
 
 
 def _step_line(
@@ -200,7 +199,7 @@ def train(
         bool, Option("--resume", help="Continue the stopped or killed run in --out.")
     ] = False,
     minutes: Annotated[
-        float | None, Option(help="End after this many minutes and keep the result.")
+        float | None, Option(help="Stop after this many minutes; keep what was learnt.")
     ] = None,
     seed: Annotated[int | None, Option(help="Equal seeds train equal judges. (default: 0)")] = None,
     changes: Annotated[
@@ -331,9 +330,13 @@ def teacher(
     scripted works on drawn pairs only.
     """
     from vrthinker_core.training.data import absolute_data, find_data, open_pairs
-    from vrthinker_core.training.filters import report_outcomes
-    from vrthinker_core.training.outcome_file import OUTCOMES, read_job, read_outcomes
-    from vrthinker_core.training.teacher import TeacherJob, run_teacher
+    from vrthinker_core.training.filters import (
+        OUTCOMES,
+        read_identity,
+        read_outcomes,
+        report_lines,
+    )
+    from vrthinker_core.training.teacher import Teacher, run_teacher
 
     if samples < 1:
         raise BadInput(f"--samples {samples} makes no run: give a number from 1 up.")
@@ -346,22 +349,27 @@ def teacher(
     trained = () if opened is None else opened.protocols
     plans = frame_plans(settings, (chosen_protocol(settings, trained),))
     pair_set = open_pairs(data, plans)
-    backend = opened or open_teacher(choice, pair_set, plans).open()
+    if opened is None:
+        player = open_teacher(choice, pair_set, plans)
+    else:
+        backend = opened  # Never None again, as the type checker sees
+        player = Teacher(choice, lambda: backend, pair_set)
     sizes = [size for size in (pairs, pair_set.size) if size is not None]
     if not sizes:
         raise BadInput("Drawn pairs never end: say how many with --pairs.")
     # A folder keeps the spelling of the data with which an earlier version began it
-    earlier = str(read_job(out).get("data", "")) if (out / OUTCOMES).is_file() else None
-    job = TeacherJob(choice, absolute_data(data, earlier), settings, samples)
+    earlier = str(read_identity(out).get("data", "")) if (out / OUTCOMES).is_file() else None
+    data = absolute_data(data, earlier)
+    player = replace(player, data=data, settings=settings, samples=samples)
     numbers = range(min(sizes))
     with stop_on_signal() as stopped, progress("runs") as advance:
-        runs = run_teacher(pair_set, numbers, backend, job, out, stopped)
+        runs = run_teacher(player, numbers, out, stopped)
         for made, _ in enumerate(runs, start=1):
             advance(made, len(numbers) * samples)
-    report = report_outcomes(read_outcomes(out))
-    for line in report.lines:
+    outcomes = read_outcomes(out)
+    for line in report_lines(outcomes):
         print(line)
     if stopped():
         print_error("Stopped; call the command again to go on.")
         raise Exit(INTERRUPTED)
-    raise Exit(0 if report.kept else NO_VERDICT)
+    raise Exit(0 if any(each.kept for each in outcomes) else NO_VERDICT)

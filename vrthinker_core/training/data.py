@@ -19,10 +19,14 @@ from vrthinker_core.results.layout import (
 )
 from vrthinker_core.results.open_dataset import CSV_LAYOUT, DATASETS, MJ_FILE, VIDEOGEN_FILE
 from vrthinker_core.results.result import RESULTS, RUN
-from vrthinker_core.training.export import trace_videos
 from vrthinker_core.training.pair_set import DrawnPairSet, FramePlans, PairSet, VideoPairSet
-from vrthinker_core.training.teaching import KnownLabel, NotForTraining, known_labels
-from vrthinker_core.training.trace_folder import read_traces
+from vrthinker_core.training.traces import (
+    KnownLabel,
+    NotForTraining,
+    known_labels,
+    read_traces,
+    trace_videos,
+)
 from vrthinker_core.types import Dimension
 
 LABEL = re.compile(rf"\b({'|'.join(Dimension)})\s*[=:]\s*([\w.+-]*\w)", re.IGNORECASE)

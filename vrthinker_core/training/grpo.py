@@ -46,7 +46,6 @@ from vrthinker_core.training.rollouts import (
     Rollout,
     of_row,
 )
-from vrthinker_core.training.row_set import SHOWN, keep_rollouts
 from vrthinker_core.training.run_folder import StageRun, world_size
 from vrthinker_core.training.sft import save_trained, trainer_arguments
 from vrthinker_core.training.sharding import (
@@ -57,6 +56,7 @@ from vrthinker_core.training.sharding import (
     stored_dtype,
     weights_in_every_process,
 )
+from vrthinker_core.training.traces import SHOWN, keep_rollouts
 from vrthinker_core.training.trainer_checkpoints import NO_SERVER, quiet_libraries, train_and_save
 from vrthinker_core.training.trl_template import picture_processor, read_replies
 from vrthinker_core.types import Settings, StopReason
