@@ -9,7 +9,7 @@ import csv
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -154,8 +154,7 @@ def _all_rows(
 def _check_votes(file: TraceFile, *, agreed_only: bool) -> None:
     """Raise NotForTraining without a person's label, or without agreement if that is wanted."""
     vote = file.trace.vote
-    voted = vote is not None and (vote.labels.labels or vote.agrees is not None)
-    if not voted and not file.data_set_labels:
+    if not file.people and (vote is None or vote.agrees is None):
         raise NotForTraining("nobody has voted on it")
     if agreed_only and agrees(file, file.trace) is not True:
         raise NotForTraining("the person does not agree with its verdict")
@@ -163,17 +162,13 @@ def _check_votes(file: TraceFile, *, agreed_only: bool) -> None:
 
 def agrees(file: TraceFile, run: Run) -> bool | None:
     """Return whether people agree with the run's verdict; `Vote.agrees` is of the first run."""
-    vote = file.trace.vote
-    ends = (each.finished for each in (file.trace, run))
-    first, verdict = (end.verdict if end else None for end in ends)
+    first, verdict = (each.finished and each.finished.verdict for each in (file.trace, run))
     if run is not file.trace:
         verdict = verdict and swap_verdict(verdict)
-    if vote and verdict != first:
-        vote = replace(vote, agrees=None)
-    said = vote.agrees_with(verdict) if vote else None
-    judges = dict(verdict or ())
-    given = file.data_set_labels.items()
-    equal = [judges[each] is label for each, label in given if judges.get(each) is not None]
+    vote, judges = file.trace.vote, dict(verdict or ())
+    said = vote.agrees if vote and verdict == first else None
+    known = [(judges.get(each), label) for each, label in file.people.items()]
+    equal = [own is label for own, label in known if own is not None]
     if said is False or not all(equal):
         return False
     return True if said or equal else None

@@ -7,6 +7,7 @@ known one (section on the cold start).
 import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import ceil
@@ -86,20 +87,17 @@ def read_outcomes(folder: Path) -> list[Outcome]:
     for number, line in enumerate(_lines(folder)[1:], start=2):
         with data_errors(f"Line {number} of {folder / OUTCOMES} is no outcome of a run"):
             outcome = type_adapter(Outcome).validate_json(line)
-        found[outcome.pair, outcome.sample] = outcome
-    return [found[key] for key in sorted(found)]
+        found[_place(outcome)] = outcome
+    return [found[place] for place in sorted(found)]
 
 
 def read_identity(folder: Path) -> dict[str, Any]:
-    """Return what the first line says: judge, data, settings, samples. Raises BadInput."""
-    try:
+    """Return the first line's judge, data, settings and samples. Raises BadInput."""
+    head: Any = None
+    with suppress(ValueError, IndexError):
         head = json.loads(_lines(folder)[0])
-    except (ValueError, IndexError):
-        head = None
     if not isinstance(head, dict) or head.get("format") != FORMAT:
-        raise BadInput(
-            f"{folder / OUTCOMES} is no list of outcomes that is known here: name a new folder."
-        )
+        raise BadInput(f"{folder / OUTCOMES} holds no outcomes: name a new folder with --out.")
     return head
 
 

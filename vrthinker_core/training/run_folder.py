@@ -223,7 +223,8 @@ def open_run_folder(
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:200]
         raise BadInput(
-            f"Cannot write to {out}: {reason}. What was saved before is there still."
+            f"Cannot write to {out}: {reason}. Make room, and go on with --resume from what was "
+            "saved before."
         ) from None
 
 

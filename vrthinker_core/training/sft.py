@@ -7,13 +7,14 @@ loss. Run by `accelerate launch` it spreads over GPUs (FSDP2, DeepSpeed).
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from itertools import islice
 from math import ceil
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from transformers import PreTrainedTokenizerFast, Qwen2_5_VLForConditionalGeneration
@@ -55,6 +56,24 @@ class TokenRow:
     labels: tuple[int, ...]  # Each learnt token, IGNORED elsewhere; as long as `input_ids`
     items: tuple[VisionItem, ...]  # The pictures, in the order of their placeholders
     turns: tuple[int, ...]  # Numbers of the turns whose replies are learnt here, 1-based
+    read_again: Callable[[], "TokenRow | None"] | None = field(
+        default=None, repr=False, compare=False
+    )  # Set if `items` have no pixels
+
+    def with_pixels(self) -> "TokenRow":
+        """Return the row with pixels, read again if they were dropped.
+
+        Raises BadInput if its run or videos have changed, VideoError if a video is gone.
+        """
+        if self.read_again is None:
+            return self
+        row = self.read_again()
+        if row is None or row != self:
+            raise BadInput(
+                "A run is not what it was when training began: leave runs and videos as they are "
+                "meanwhile."
+            )
+        return row
 
 
 def token_rows(rollout: Rollout, loaded: LoadedModel) -> Iterator[TokenRow]:
@@ -130,55 +149,30 @@ def collate(
     return batch
 
 
-class RowSet(Sequence[TokenRow]):
-    """The rows of stored rollouts, by number.
+def bounded_rows(
+    rollouts: Iterable[StoredRollout], loaded: LoadedModel, room: int
+) -> Iterator[TokenRow]:
+    """Yield the rows of the rollouts with at most `room` bytes of pixels.
 
-    The frames of a stage do not fit in memory (24 MB a run for a 7B), so frames beyond a bound are
-    read again.
+    The frames of a stage do not fit in memory: a run of a 7B has 24 MB. Pixels beyond the bound are
+    read again when a row is learnt.
     """
 
-    def __init__(self, loaded: LoadedModel, kept_bytes: int) -> None:
-        """`loaded` renders the rows; frames of so many bytes stay in memory."""
-        self.outlines: list[TokenRow] = []  # The rows without pixels
-        self.protocols: tuple[ProtocolName, ...] = ()  # Of the runs, in the order they came
-        self._loaded, self._room = loaded, kept_bytes
-        self._kept: dict[int, TokenRow] = {}
-        self._again: list[tuple[Callable[[], Rollout], int]] = []  # And the row's place in it
-
-    def add(self, stored: StoredRollout) -> None:
-        """Append the rows of a rollout."""
-        spoken = stored.rollout.run.started.dialect
-        self.protocols += () if spoken in self.protocols else (cast(ProtocolName, spoken),)
-        for place, row in enumerate(token_rows(stored.rollout, self._loaded)):
-            size = sum(len(frame.rgb) for item in row.items for frame in item.frames)
-            if size <= self._room:
-                self._room -= size
-                self._kept[len(self.outlines)] = row
-            bare = tuple(replace(item, frames=()) for item in row.items)
-            self.outlines.append(replace(row, items=bare))
-            self._again.append((stored.read_again, place))
-
-    def __len__(self) -> int:
-        return len(self.outlines)
-
-    def __getitem__(self, number: Any) -> Any:
-        """Return a row with pixels.
-
-        Raises BadInput if run or videos have changed, VideoError if a video is gone.
-        """
-        outline = self.outlines[number]
-        if number in self._kept:
-            return self._kept[number]
-        read_again, place = self._again[number]
-        rows: list[TokenRow] = []
+    def read(run: Callable[[], Rollout], place: int) -> TokenRow | None:
         with suppress(NotForTraining):
-            rows = list(token_rows(read_again(), self._loaded))
-        if place >= len(rows) or rows[place] != outline:
-            raise BadInput(
-                f"Row {number + 1} is not what it was when training began: leave runs and videos "
-                "as they are meanwhile."
-            )
-        return rows[place]
+            return next(islice(token_rows(run(), loaded), place, None), None)
+        return None
+
+    for stored in rollouts:
+        for place, row in enumerate(token_rows(stored.rollout, loaded)):
+            size = sum(len(frame.rgb) for item in row.items for frame in item.frames)
+            if size <= room:
+                room -= size
+                yield row
+            else:
+                bare = tuple(replace(item, frames=()) for item in row.items)
+                again = partial(read, stored.read_again, place)
+                yield replace(row, items=bare, read_again=again)
 
 
 def freeze_vision(model: Qwen2_5_VLForConditionalGeneration) -> Qwen2_5_VLForConditionalGeneration:
@@ -210,7 +204,7 @@ def kept_features(
         # Each row is encoded alone: in a batch, features differ in their last bits, and a resumed
         # training must have the same
         vision.clear()
-        items = rows[number].items
+        items = rows[number].with_pixels().items
         bare = (replace(item, frames=()) for item in items)
         return dict(zip(bare, vision.encode(items), strict=True))
 
@@ -274,12 +268,12 @@ def train_sft(
         freeze_vision(opened.model)
     loaded = TransformersBackend(opened, opened.folder.name).loaded
     known = kept_features(rows, loaded.vision) if features else None
-    outlines = rows.outlines if isinstance(rows, RowSet) else rows
 
     def batch(examples: Sequence[dict[str, int]]) -> dict[str, torch.Tensor]:
         numbers = [each["row"] for each in examples]
-        chosen = [(outlines if known else rows)[number] for number in numbers]
-        return collate(chosen, loaded, known(numbers) if known else None)
+        if known:
+            return collate([rows[number] for number in numbers], loaded, known(numbers))
+        return collate([rows[number].with_pixels() for number in numbers], loaded)
 
     trainer = SFTTrainer(
         opened.model,
@@ -292,7 +286,7 @@ def train_sft(
     trainer.model_accepts_loss_kwargs = True
     # A training resumes only on the very same rows
     subject = hashlib.sha256(checkpoint.name.encode())
-    for row in outlines:
+    for row in rows:
         keys = [item.frame_keys for item in row.items]
         subject.update(repr((row.input_ids, row.labels, keys)).encode())
     with heads_in_root():

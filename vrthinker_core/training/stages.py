@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import get_args
+from typing import cast
 
 import torch
 
@@ -34,7 +34,8 @@ from vrthinker_core.training.pair_set import ClipFrames, OpenClips, PairSet
 from vrthinker_core.training.rollouts import LabelledPair, Rollout
 from vrthinker_core.training.run_folder import StageRun
 from vrthinker_core.training.sft import (
-    RowSet,
+    TokenRow,
+    bounded_rows,
     optimizer_steps,
     rows_a_step,
     too_few_steps,
@@ -87,11 +88,7 @@ def taught_pairs(data: str) -> str:
         )
     path = path_of(given)
     if path is not None and not path.exists():
-        where = "" if path.is_absolute() else ", or start where the teacher was started"
-        raise BadInput(
-            f"The runs in {folder} are of the pairs in {path}, and nothing is there: put them "
-            f"back{where}."
-        )
+        raise BadInput(f"The pairs of the runs in {folder} are gone: put {path} back.")
     return given
 
 
@@ -99,19 +96,14 @@ def _teachers_runs(folder: Path, videos: ExitStack) -> Iterator[StoredRollout | 
     """Yield why runs were refused, then the kept runs over the teacher's pairs."""
     outcomes = read_outcomes(folder)
     yield from (Reason(each.reason) for each in outcomes if not each.kept)
-    # Pairs take protocols in turn, so one run of each turn tells them all
-    most, files = len(get_args(ProtocolName)), dict[int, str]()
-    for each in outcomes:
-        if each.kept:
-            files.setdefault(each.pair % most, each.file)
-    protocols = [run_protocol(load(folder / files[turn])) for turn in sorted(files)]
-    if not protocols:
-        return
-    plans = {protocol.name: protocol.frame_plan for protocol in protocols}
-    pairs = open_pairs(taught_pairs(str(folder)), plans)
-    if hasattr(pairs, "close"):
-        videos.callback(pairs.close)
-    yield from kept_rollouts(folder, pairs, keep_tokens=False)
+    kept = [each for each in outcomes if each.kept]
+    # The command teacher plays in one protocol
+    for first in kept[:1]:
+        protocol = run_protocol(load(folder / first.file))
+        pairs = open_pairs(taught_pairs(str(folder)), {protocol.name: protocol.frame_plan})
+        if hasattr(pairs, "close"):
+            videos.callback(pairs.close)
+        yield from kept_rollouts(folder, pairs, kept, keep_tokens=False)
 
 
 def _traced_runs(folder: Path, videos: ExitStack) -> Iterator[StoredRollout | Reason]:
@@ -281,7 +273,7 @@ def _fine_tune(run: StageRun, rollouts: Iterable[StoredRollout], most: int) -> P
     """
     config, folder, processes = run.config, run.folder, run.folder.processes.count
     sft = (config.cold_start if folder.state.stage == "cold-start" else config.rejection).sft
-    rows = _rows(run, rollouts, most)
+    rows, protocols = _rows(run, rollouts, most)
     if run.over:
         return None
     steps, each = optimizer_steps(len(rows), sft, processes), rows_a_step(sft, processes)
@@ -289,30 +281,40 @@ def _fine_tune(run: StageRun, rollouts: Iterable[StoredRollout], most: int) -> P
     for line in filter(None, (rows_line, too_few_steps(steps))):
         run.time_budget.say(line)
     with run.record() as record:
-        checkpoint, out, protocols = locate(run.source), folder.checkpoints, rows.protocols
+        checkpoint, out = locate(run.source), folder.checkpoints
         made = train_sft(
             rows, checkpoint, sft, config, out, lambda step: record(step, steps), protocols
         )
     return run.finish(made)
 
 
-def _rows(run: StageRun, rollouts: Iterable[StoredRollout], most: int) -> RowSet:
-    """Return the token rows, as the source's tokenizer makes them. Raises BadInput."""
+def _rows(
+    run: StageRun, rollouts: Iterable[StoredRollout], most: int
+) -> tuple[list[TokenRow], list[ProtocolName]]:
+    """Return the token rows, as the source's tokenizer makes them, and their protocols.
+
+    Raises BadInput.
+    """
     judge = TransformersBackend(open_for_rendering(run.source), run.source)
-    # This process's share of a quarter of the free memory keeps frames
-    processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    rows = RowSet(judge.loaded, free_memory() // (4 * processes))
-    try:
+    protocols: list[ProtocolName] = []
+
+    def checked() -> Iterator[StoredRollout]:
         for number, stored in enumerate(rollouts, start=1):
             run.time_budget.tell(StepMetrics("rows", number, 0.0, 0.0), most)
-            spoken = stored.rollout.run.started.dialect
+            spoken = cast(ProtocolName, stored.rollout.run.started.dialect)
             if judge.protocols and spoken not in judge.protocols:
                 made_for = " and ".join(judge.protocols)
                 raise BadInput(
                     f"A run speaks {spoken}, and the model was made for {made_for}: take runs of "
                     "that protocol."
                 )
-            rows.add(stored)
+            protocols.extend({spoken}.difference(protocols))
+            yield stored
+
+    # This process's share of a quarter of the free memory keeps frames
+    room = free_memory() // (4 * int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+    try:
+        rows = list(bounded_rows(checked(), judge.loaded, room))
     except NotForTraining as error:
         raise BadInput(f"A kept run cannot be learnt from: {error}.") from None
     if not rows:
@@ -320,4 +322,4 @@ def _rows(run: StageRun, rollouts: Iterable[StoredRollout], most: int) -> RowSet
             "No run passes the filters, so there is nothing to learn from: give more pairs, or a "
             "better teacher."
         )
-    return rows
+    return rows, protocols

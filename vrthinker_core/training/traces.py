@@ -52,13 +52,11 @@ class TraceFile:
     pair: EvaluationPair | None = None
 
     @property
-    def data_set_labels(self) -> dict[Dimension, Preference]:
-        """People's labels of the data set, in dimensions without a vote."""
-        voted = dict(self.trace.vote.labels) if self.trace.vote else {}
-        given = self.pair.labels if self.pair else ()
-        return {
-            each: label for each, label in given if label is not None and voted.get(each) is None
-        }
+    def people(self) -> dict[Dimension, Preference]:
+        """The labels of people: of a vote, else of the data set."""
+        vote = self.trace.vote
+        both = (self.pair.labels if self.pair else (), vote.labels if vote else ())
+        return {each: label for labels in both for each, label in labels if label is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +74,7 @@ def known_labels(file: TraceFile) -> dict[Dimension, KnownLabel]:
     the sides swapped if that was tried.
     """
     trace, vote = file.trace, file.trace.vote
-    voted = dict(vote.labels) if vote else {}
-    people = file.data_set_labels | {
-        each: label for each, label in voted.items() if label is not None
-    }
-    known = {each: KnownLabel(label, "person") for each, label in people.items()}
+    known = {each: KnownLabel(label, "person") for each, label in file.people.items()}
     verdict = trace.final_verdict
     if verdict is not None and not (vote and vote.agrees is False):
         check = order_of(trace.runs)
