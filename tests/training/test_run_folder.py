@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import get_args
@@ -24,7 +23,6 @@ from vrthinker_core.training.config import (
     read_config,
 )
 from vrthinker_core.training.run_folder import (
-    TimeBudget,
     TrainingRun,
     config_difference,
     open_run_folder,
@@ -113,16 +111,6 @@ def test_a_run_that_is_done_has_its_result_and_no_further_steps(tmp_path: Path) 
         assert [path.read_bytes() for path in folder.result.iterdir()] == [b"whole"]
     said = "a run that is done, with grpo.steps=200: begin another one from its result"
     check_refused(tmp_path, said)
-
-
-def test_a_start_is_over_if_somebody_says_so_or_its_time_is_up() -> None:
-    asked: list[bool] = []
-    budget = TimeBudget(lambda: bool(asked))
-    assert not budget.over
-    asked.append(True)
-    assert budget.over
-    assert TimeBudget(deadline=time.monotonic()).over
-    assert not TimeBudget(deadline=time.monotonic() + 600).over
 
 
 @pytest.mark.parametrize("name", get_args(PresetName))

@@ -1,4 +1,4 @@
-"""Export of traces as rows: for SFT and RL, preference pairs, VideoGen-RewardBench's columns.
+"""Export of traces as rows for SFT, preferences, RL and VideoGen-RewardBench.
 
 A frame is named, not copied: `first.mp4#21` is frame 21 of that video, counted from 0 as a full
 sequential decode does. A video is named by its full path if it lies beside the trace or where the
@@ -114,7 +114,7 @@ def export(
 
 
 def check_export_path(path: Path) -> None:
-    """Raise `BadInput` unless the path is free or an earlier export. No link is followed."""
+    """Raise `BadInput` unless the path is free or an earlier export."""
     with os_errors(f"Cannot write {encodable(str(path))}"):
         if not path.is_symlink() and not path.exists():
             return
@@ -152,7 +152,7 @@ def _all_rows(
 
 
 def _check_votes(file: TraceFile, *, agreed_only: bool) -> None:
-    """Raise NotForTraining without a person's label, or without agreement if that is wanted."""
+    """Raise NotForTraining without a vote, or without the wanted agreement."""
     vote = file.trace.vote
     if not file.people and (vote is None or vote.agrees is None):
         raise NotForTraining("nobody has voted on it")
@@ -161,7 +161,7 @@ def _check_votes(file: TraceFile, *, agreed_only: bool) -> None:
 
 
 def agrees(file: TraceFile, run: Run) -> bool | None:
-    """Return whether people agree with the run's verdict; `Vote.agrees` is of the first run."""
+    """Return whether people agree with the run's verdict; None if unknown."""
     first, verdict = (each.finished and each.finished.verdict for each in (file.trace, run))
     if run is not file.trace:
         verdict = verdict and swap_verdict(verdict)
@@ -175,9 +175,10 @@ def agrees(file: TraceFile, run: Run) -> bool | None:
 
 
 def sft_rows(file: TraceFile, *, agreed_only: bool = False) -> Iterator[Row]:
-    """Yield the conversations of both runs; `taught` are the positions of the replies to learn.
+    """Yield the conversations of both runs.
 
-    `tokens` holds each reply as its judge wrote it; only that judge's tokenizer can read them.
+    `taught` are the positions of the replies to learn. `tokens` holds each reply as its judge wrote
+    it, for that judge's tokenizer alone.
     Raises NotForTraining if neither run can be learnt from.
     """
     reasons, written = list[NotForTraining](), 0
@@ -210,7 +211,7 @@ def sft_rows(file: TraceFile, *, agreed_only: bool = False) -> Iterator[Row]:
 
 
 def _check_conversation(file: TraceFile, run: Run, *, agreed_only: bool) -> None:
-    """Raise NotForTraining unless the run, first or swapped, shows how to judge its pair."""
+    """Raise NotForTraining unless the run shows how to judge its pair."""
     if run.whole_answer is None:
         raise NotForTraining("it ended without a whole final answer")
     for turn in run.turns:
@@ -224,7 +225,7 @@ def _check_conversation(file: TraceFile, run: Run, *, agreed_only: bool) -> None
 
 
 def examples(run: Run) -> Iterator[tuple[tuple[Message, ...], list[int]]]:
-    """Yield messages that end with a reply, and the positions of the replies to learn.
+    """Yield messages up to a reply, and the replies to learn.
 
     One example holds all turns as long as each prompt continues the one before. A prompt that lost
     frames to the memory window starts a new example. Raises NotForTraining as `sent_prompts`.
@@ -254,7 +255,7 @@ def opening_text(run: Run) -> str:
 
 
 def preference_rows(file: TraceFile) -> Iterator[Row]:
-    """Yield a row for each dimension with a preferred video, and who says so."""
+    """Yield a row for each dimension with a preferred video."""
     trace, labels = file.trace, known_labels(file).items()
     decided = {each: known for each, known in labels if known.label is not Preference.TIE}
     if not decided:
@@ -274,7 +275,7 @@ def preference_rows(file: TraceFile) -> Iterator[Row]:
 
 
 def dpo_rows(file: TraceFile) -> Iterator[Row]:
-    """Yield a preference pair for a generator, in TRL's columns; videos are paths.
+    """Yield a preference pair for a generator, in TRL's columns.
 
     Only the overall label counts: the dimensions may prefer different videos.
     """
@@ -295,7 +296,7 @@ def dpo_rows(file: TraceFile) -> Iterator[Row]:
 
 
 def rl_rows(file: TraceFile) -> Iterator[Row]:
-    """Yield the judge's first question, both videos, and all four labels as the answer."""
+    """Yield the first question, both videos, and all labels as the answer."""
     trace, labels = file.trace, _whole(file)
     videos = trace_videos(file, trace)
     yield {
@@ -352,7 +353,7 @@ def _head(kind: str, file: TraceFile, run: Run) -> Row:
 
 
 def _pair_id(run: Run) -> str:
-    """Return the same name for each run of one prompt and two videos in this order."""
+    """Return a name of the prompt and both videos in order."""
     parts = [run.started.prompt, *(clip.digest if clip else "" for clip in run.started.clips)]
     return hashlib.sha256("\n".join(parts).encode("utf-8", "replace")).hexdigest()[:16]
 
@@ -377,7 +378,7 @@ def _named(frame: Frame, videos: Sequence[Row]) -> str:
 
 
 def _place(frame: Frame) -> Row:
-    """Return the frame's video (1 or 2), and its place in the protocol's grid and the file."""
+    """Return the frame's video, and its place in grid and file."""
     return {
         "side": int(frame.ref.side),
         "slot": frame.ref.slot,

@@ -1,4 +1,4 @@
-"""The paper's two filters of runs, their outcomes, and the choice among a judge's right runs.
+"""The paper's two filters of runs, and the choice among right runs.
 
 A run is kept if (i) every turn obeys the format and (ii) every label of its final answer equals the
 known one (section on the cold start).
@@ -40,7 +40,7 @@ class Reason(StrEnum):
 
 
 def refusal(run: Run, truth: Verdict) -> tuple[Reason, str] | None:
-    """Return why a run fails the filters, with a sentence; None if it passes.
+    """Return why a run fails, and a sentence; None if it passes.
 
     Only known labels of `truth` are compared.
     """
@@ -82,7 +82,7 @@ class Outcome:
 
 
 def read_outcomes(folder: Path) -> list[Outcome]:
-    """Return the outcomes by pair and sample; the last line of a run counts. Raises BadInput."""
+    """Return the last outcome of each run, in order. Raises BadInput."""
     found: dict[tuple[int, int], Outcome] = {}
     for number, line in enumerate(_lines(folder)[1:], start=2):
         with data_errors(f"Line {number} of {folder / OUTCOMES} is no outcome of a run"):
@@ -107,7 +107,7 @@ def _lines(folder: Path) -> list[bytes]:
 
 
 def report_lines(outcomes: Sequence[Outcome]) -> list[str]:
-    """Report in sentences how many runs pass, why others fail, and how the labels shift."""
+    """Report how many runs pass, why others fail, how labels shift."""
     kept = [outcome for outcome in outcomes if outcome.kept]
     pairs, pairs_kept = _truths(outcomes), {outcome.pair for outcome in kept}
     runs = count(len(outcomes), "run")
@@ -128,7 +128,7 @@ def report_lines(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def label_shares(truths: Sequence[LabelNumbers]) -> LabelShares:
-    """Return the share of each label among the known ones of its dimension."""
+    """Return each label's share of the known ones in its dimension."""
     shares: LabelShares = {}
     for name in (dimension.value for dimension in Dimension):
         if found := Counter(labels[name] for labels in truths if name in labels):
@@ -142,7 +142,7 @@ def _truths(outcomes: Sequence[Outcome]) -> list[LabelNumbers]:
 
 
 def _share_lines(outcomes: Sequence[Outcome], learnt: Sequence[Outcome]) -> list[str]:
-    """Compare the labels of all pairs with the labels of the learnt runs, in sentences."""
+    """Compare the labels of all pairs with the learnt ones."""
 
     def told(shares: dict[int, float] | None) -> str:
         return " / ".join(share(shares[label], 0) for label in Preference) if shares else "none"
@@ -163,7 +163,7 @@ def choose_runs(
     least: float = 0.5,  # Share of the passing runs that balancing leaves at least
     easy: float = 1.0,  # Runs of pairs that were always right, at most, for each other run
 ) -> list[Outcome]:
-    """Choose among the runs that passed, in the order of their pairs, with labels balanced.
+    """Choose among the runs that passed, with balanced labels, by pair.
 
     Runs of pairs that were sometimes wrong go first. The order of `outcomes` does not matter.
     """
@@ -190,7 +190,7 @@ def choose_runs(
 
 
 def choice_lines(outcomes: Sequence[Outcome], chosen: Sequence[Outcome]) -> list[str]:
-    """Report in sentences what passed and what was chosen, with the shares of labels."""
+    """Report what passed and what was chosen, with shares of labels."""
     wrong = {outcome.pair for outcome in outcomes if not outcome.kept}
     hard = sum(run.pair in wrong for run in chosen)
     runs = count(len(chosen), "run")
@@ -210,7 +210,7 @@ class _Selection:
     """Runs by kind, taken out one by one."""
 
     def __init__(self, passed: Sequence[tuple[Outcome, float]], wanted: LabelShares) -> None:
-        """`passed`: runs and their pairs' shares of right runs; `wanted`: shares of labels."""
+        """Take runs with their pairs' shares of right runs."""
         self._wanted = wanted
         self.kinds: dict[_Kind, list[Outcome]] = defaultdict(list)
         for run, right in passed:
@@ -230,7 +230,7 @@ class _Selection:
         return self._labels[name, label] / self._named[name] - self._wanted[name][label]
 
     def take_out(self, *, only_easy: bool = False) -> None:
-        """Take out a run whose labels exceed `wanted` the most; of easy pairs first."""
+        """Take out a run of the most excessive labels, easy pairs first."""
         kinds = [
             kind for kind, runs in self.kinds.items() if runs and (kind[1] == 1 or not only_easy)
         ]

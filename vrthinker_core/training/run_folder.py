@@ -1,4 +1,4 @@
-"""The folder of a training run (`--out`): its state, its checkpoints and its result."""
+"""The folder of a training run (`--out`): state, checkpoints and result."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Listener = Callable[[StepMetrics, int], None]  # A step, and how many there will
 
 @dataclass(frozen=True, slots=True)
 class TimeBudget:
-    """What ends one start of a run, and who hears of its progress."""
+    """What ends a start of a run, and who hears its progress."""
 
     stopped: Callable[[], bool] = not_cancelled  # Somebody asked it to stop
     deadline: float | None = None  # On the clock of `time.monotonic`
@@ -57,7 +57,7 @@ class Processes:
 
     @property
     def device(self) -> str | None:
-        """This process's GPU; None with one process or no GPU: the judge may choose."""
+        """This process's GPU; None if the judge may choose."""
         if self.count == 1:
             return None
         import torch
@@ -160,7 +160,7 @@ class RunFolder:
 
     @property
     def has_learnt(self) -> bool:
-        """Whether a trainer has saved a checkpoint: its training data must stay the same."""
+        """Whether a checkpoint was saved, so that training data must stay."""
         return any(self.checkpoints.glob("trainer/checkpoint-*"))
 
     @property
@@ -174,7 +174,7 @@ class RunFolder:
         return read_state(self.path)
 
     def finish(self, made: Path) -> Path:
-        """Make `made`, a folder on the same disk, the result: the run is done. Raises OSError."""
+        """Make the folder `made` the result; raises OSError. The run is done then."""
         if self.processes.main:
             for path in made.iterdir():
                 _sync(path)
@@ -197,7 +197,7 @@ def read_state(out: Path) -> TrainingRun:
 def open_run_folder(
     out: Path, run: TrainingRun, config: TrainConfig, *, resume: bool, processes: Processes = ALONE
 ) -> Iterator[RunFolder]:
-    """Open the folder of `run`; the main process holds it until the block ends or it dies.
+    """Open the folder of `run`; the main process holds it meanwhile.
 
     `resume` continues the same run, or begins it in an empty folder. Raises BadInput if another
     process writes there, if the folder holds another run or other files, if it holds this run and
@@ -223,8 +223,7 @@ def open_run_folder(
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:200]
         raise BadInput(
-            f"Cannot write to {out}: {reason}. Make room, and go on with --resume from what was "
-            "saved before."
+            f"Cannot write to {out}: {reason}. Go on with --resume from what was saved before."
         ) from None
 
 
@@ -253,7 +252,7 @@ def _checked_state(out: Path, run: TrainingRun, config: TrainConfig, resume: boo
 
 
 def _check_same(out: Path, before: TrainingRun, run: TrainingRun, config: TrainConfig) -> None:
-    """Raise BadInput if the folder's run is another, or must not resume with these settings."""
+    """Raise BadInput for another run, or settings that must not change."""
     config_before = read_config(out)
     different = [config_difference(config_before, config)]
     for what in ("teacher", "data", "model", "stage"):
@@ -305,16 +304,16 @@ class StageRun:
 
     @property
     def over(self) -> bool:
-        """Whether the main process was stopped or its time is up; all processes ask together."""
+        """Whether the main process was stopped or its time is up."""
         return self.folder.processes.agreed(self.time_budget.over)
 
     def finish(self, made: Path) -> Path | None:
-        """Make `made` the result; return None if the run was stopped. Raises OSError."""
+        """Make `made` the result, or return None if stopped. Raises OSError."""
         return None if self.stopped else self.folder.finish(made)
 
     @contextmanager
     def record(self) -> Iterator[Callable[[StepMetrics, int], bool]]:
-        """Yield a function that records a step of so many, and returns whether it was the last.
+        """Yield a function that records a step and returns whether to stop.
 
         It adds stage and seconds; only the main process records. Raises BadInput.
         """

@@ -77,7 +77,7 @@ class TokenRow:
 
 
 def token_rows(rollout: Rollout, loaded: LoadedModel) -> Iterator[TokenRow]:
-    """Yield the rollout as rows; each reply is learnt in exactly one row.
+    """Yield the rollout as rows; each reply is learnt once.
 
     A row holds consecutive turns while each prompt continues the last reply; a prompt that the
     memory window has changed starts a new row. Placeholders stand for pictures.
@@ -120,12 +120,13 @@ def collate(
     *,
     multiple: int = 16,
 ) -> dict[str, torch.Tensor]:
-    """Return a batch for `forward`, padded on the right to a multiple of `multiple` tokens.
+    """Return a batch for `forward`, padded on the right.
 
     `input_ids`, `labels`, `attention_mask`, `mm_token_type_ids`: (rows, tokens); `image_grid_thw`:
     (pictures, 3); `pixel_values`: (patches, channels * 2 * patch * patch), or for a frozen tower
     the image features of `encode`, (tokens, hidden). `video_grid_thw` and `pixel_values_videos` are
-    the same of videos. The mask is all ones: causal attention never looks at padding on the right.
+    the same of videos. `tokens` is a multiple of `multiple`. The mask is all ones: causal attention
+    never looks at padding on the right.
     """
     control = loaded.tokenizer.control
     length = -(-max(len(row.input_ids) for row in rows) // multiple) * multiple
@@ -152,7 +153,7 @@ def collate(
 def bounded_rows(
     rollouts: Iterable[StoredRollout], loaded: LoadedModel, room: int
 ) -> Iterator[TokenRow]:
-    """Yield the rows of the rollouts with at most `room` bytes of pixels.
+    """Yield the rollouts' rows with at most `room` bytes of pixels.
 
     The frames of a stage do not fit in memory: a run of a 7B has 24 MB. Pixels beyond the bound are
     read again when a row is learnt.
@@ -221,7 +222,7 @@ def rows_a_step(sft: SftConfig, processes: int) -> int:
 
 
 def optimizer_steps(rows: int, sft: SftConfig, processes: int) -> int:
-    """Return the optimizer steps over so many rows, as a transformers trainer counts."""
+    """Return the optimizer steps of a transformers trainer over so many rows."""
     passes = ceil(rows / (sft.batch * processes))
     return ceil(sft.epochs * ceil(passes / sft.accumulation))
 
@@ -230,7 +231,7 @@ FEW_STEPS = 30
 
 
 def too_few_steps(steps: int) -> str:
-    """Return a warning for a stage of fewer than 30 optimizer steps, else ""."""
+    """Return a warning for fewer than 30 optimizer steps, else ""."""
     if steps >= FEW_STEPS:
         return ""
     return (
@@ -249,7 +250,7 @@ def train_sft(
     report: Callable[[StepMetrics], bool | None] = lambda _: None,
     protocols: Sequence[ProtocolName] = (),
 ) -> Path:
-    """Train the judge of `checkpoint` on `rows`; return `folder/model`, which the product opens.
+    """Train the judge of `checkpoint` on `rows`; return `folder/model`.
 
     `sft`: the stage's part of `config`; `protocols`: of the rows. Resumes from the last whole
     checkpoint in `folder/trainer`, with optimizer, data order and random state. Raises BadInput if
@@ -302,7 +303,7 @@ def tokenizer_of(checkpoint: Checkpoint) -> Any:
 
 
 def use_all_cores(processes: int) -> None:
-    """Let torch compute with this process's share of the cores; an earlier judge leaves it one."""
+    """Let torch use this process's share of the cores again."""
     # The variable may hold one number for each level
     wanted = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
     own = int(wanted) if wanted.isdecimal() else 0
@@ -338,7 +339,7 @@ def save_trained(
 
 @cache
 def multiplies_bfloat16() -> bool:
-    """Return whether bfloat16 is quick here; with AVX2 alone float32 is far quicker."""
+    """Return whether this processor multiplies bfloat16 well; AVX2 does not."""
     known = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
     return known and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 

@@ -1,4 +1,4 @@
-"""The first two stages: learn stored runs, a teacher's runs, or the judge's own right runs."""
+"""The first two stages: learn others' runs, then own right runs."""
 
 import os
 from collections import Counter
@@ -76,7 +76,7 @@ def open_ready_runs(data: str) -> ReadyRuns | None:
 
 
 def taught_pairs(data: str) -> str:
-    """Return the pairs of the teacher whose folder `data` is, else `data`. Raises BadInput."""
+    """Return the pairs of a teacher's folder, else `data`. Raises BadInput."""
     folder = Path(data)
     if not (folder / OUTCOMES).is_file():
         return data
@@ -93,7 +93,7 @@ def taught_pairs(data: str) -> str:
 
 
 def _teachers_runs(folder: Path, videos: ExitStack) -> Iterator[StoredRollout | Reason]:
-    """Yield why runs were refused, then the kept runs over the teacher's pairs."""
+    """Yield the reasons of refused runs, then the kept runs."""
     outcomes = read_outcomes(folder)
     yield from (Reason(each.reason) for each in outcomes if not each.kept)
     kept = [each for each in outcomes if each.kept]
@@ -107,7 +107,7 @@ def _teachers_runs(folder: Path, videos: ExitStack) -> Iterator[StoredRollout | 
 
 
 def _traced_runs(folder: Path, videos: ExitStack) -> Iterator[StoredRollout | Reason]:
-    """Yield the first run of each trace over its videos, with the pair's known labels."""
+    """Yield the first run of each trace, with known labels."""
     opened: dict[FramePlan, OpenClips] = {}
 
     def read(file: TraceFile, number: int, clips: OpenClips) -> Rollout:
@@ -136,7 +136,7 @@ def passing(
     say: Callable[[str], None],
     held_out: Sequence[LabelledPair] = (),
 ) -> Iterator[StoredRollout]:
-    """Yield at most so many runs that pass the filters; `say` hears why others do not."""
+    """Yield runs that pass the filters; `say` hears why others fail."""
     passed, refused = 0, Counter[Reason]()
     for entry in runs:
         if passed == most:
@@ -176,7 +176,7 @@ def learn_ready(
 
 
 def cold_start(run: StageRun, teacher: Teacher) -> Path | None:
-    """Let a teacher play until enough runs pass the filters, and fine-tune on these.
+    """Let a teacher play until enough runs pass; fine-tune on these.
 
     Returns the trained checkpoint, None if the stage was stopped. Raises BadInput.
     """
@@ -213,7 +213,7 @@ def _let_teach(run: StageRun, teacher: Teacher, out: Path) -> None:
 
 
 def rejection(run: StageRun, pairs: PairSet) -> Path | None:
-    """Let the judge play pairs, and fine-tune on a balanced choice of its right runs.
+    """Let the judge play; fine-tune on a balanced choice of right runs.
 
     Returns the trained checkpoint, None if the stage was stopped. Raises BadInput.
     """
@@ -257,7 +257,7 @@ def _sample(run: StageRun, pairs: PairSet) -> None:
 
 
 def _all_outcomes(run: Path, but: Path | None = None) -> list[Outcome]:
-    """Return each run's outcome in all processes' folders; files are relative to `run`."""
+    """Return the outcomes of all processes, with files relative to `run`."""
     found = {}
     for out in sorted(path.parent for path in run.glob(f"{SAMPLES}*/{OUTCOMES}")):
         for each in read_outcomes(out) if out != but else ():
@@ -267,7 +267,7 @@ def _all_outcomes(run: Path, but: Path | None = None) -> list[Outcome]:
 
 
 def _fine_tune(run: StageRun, rollouts: Iterable[StoredRollout], most: int) -> Path | None:
-    """Train on the rollouts (at most `most`); return the result, None if stopped before.
+    """Train on the rollouts; return the result, None if stopped before.
 
     A source that names no protocol makes a judge of the rollouts' protocols. Raises BadInput.
     """
@@ -291,7 +291,7 @@ def _fine_tune(run: StageRun, rollouts: Iterable[StoredRollout], most: int) -> P
 def _rows(
     run: StageRun, rollouts: Iterable[StoredRollout], most: int
 ) -> tuple[list[TokenRow], list[ProtocolName]]:
-    """Return the token rows, as the source's tokenizer makes them, and their protocols.
+    """Return the rows by the source's tokenizer, and their protocols.
 
     Raises BadInput.
     """

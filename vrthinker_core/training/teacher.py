@@ -1,4 +1,4 @@
-"""A teacher: a judge that plays labelled pairs, so that another judge learns from its runs.
+"""A teacher: a judge whose runs over labelled pairs teach another judge.
 
 Its folder holds `outcomes.jsonl`, a line for each run, and `traces/`, which `python app.py --runs`
 opens. A killed teacher continues where it stopped.
@@ -67,7 +67,7 @@ def run_teacher(
     out: Path,
     stopped: Callable[[], bool] = not_cancelled,
 ) -> Iterator[Outcome]:
-    """Play the pairs of these numbers into `out`; yield the outcome of each new run.
+    """Play these pairs into `out`; yield the outcome of each new run.
 
     After `stopped` only the first pair begins, so that each call makes progress. Runs that have
     begun are played to their end and kept, unless the caller leaves before.
@@ -119,7 +119,7 @@ def _prepare(out: Path, teacher: Teacher) -> None:
 def scripted_teacher(
     pairs: DrawnPairSet, write: Callable[[DrawnPair, ProtocolName], Sequence[str]]
 ) -> BackendOfPair:
-    """Return the teacher of drawn pairs, whose replies `write` gives for each pair."""
+    """Return a teacher that replies to drawn pairs as `write` says."""
 
     def of_pair(number: int) -> ScriptedBackend:
         protocol = pairs.protocol(number) or "paired"
@@ -131,7 +131,7 @@ def scripted_teacher(
 def _play(
     teacher: Teacher, numbers: Iterator[int]
 ) -> Iterator[tuple[int, int, Rollout | Unplayable]]:
-    """Yield pair, sample and rollout; at a server each run goes at its own pace."""
+    """Yield pair, sample and rollout; a server's runs as they end."""
     judge, samples, begun = teacher.open(), teacher.samples, list[int]()
 
     def taken() -> Iterator[LabelledPair]:
@@ -154,7 +154,7 @@ def _play(
 def _store(
     number: int, sample: int, played: Rollout | Unplayable, teacher: Teacher, out: Path
 ) -> Outcome:
-    """Filter the run and keep its trace. Raises BadInput if the disk is full."""
+    """Filter the run and keep its trace. Raises BadInput."""
     pair = teacher.pairs.pair(number)
     outcome = Outcome(number, sample, pair.truth.labels)
     if isinstance(pair.source, ClipFrames):
@@ -183,9 +183,10 @@ def _store(
 def kept_rollouts(
     out: Path, pairs: PairSet, chosen: Sequence[Outcome] | None = None, *, keep_tokens: bool
 ) -> Iterator[StoredRollout]:
-    """Yield the rollouts of `chosen` or all kept outcomes; `keep_tokens` as in `to_rollout`.
+    """Yield the rollouts of `chosen`, by default of all kept outcomes.
 
-    Raises BadInput, TraceError, VideoError, and NotForTraining if `pairs` are others.
+    `keep_tokens` as in `to_rollout`. Raises BadInput, TraceError, VideoError, and NotForTraining if
+    `pairs` are others.
     """
 
     def read(outcome: Outcome) -> Rollout:

@@ -1,4 +1,4 @@
-"""Stored traces as training data: their known labels, and their rollouts with frames."""
+"""Stored traces as training data: known labels, and rollouts with frames."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -45,7 +45,7 @@ class NotForTraining(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TraceFile:
-    """A trace, its file, and the pair that an evaluation or a teacher was given."""
+    """A trace, its file, and the pair of its evaluation or teacher."""
 
     path: Path
     trace: Trace
@@ -68,7 +68,7 @@ class KnownLabel:
 
 
 def known_labels(file: TraceFile) -> dict[Dimension, KnownLabel]:
-    """Return the known labels: of a vote, else of the data set, else of the judge.
+    """Return the labels of vote, data set or judge, in this order.
 
     The judge's labels need a final answer, no disagreement from a person, and the same label with
     the sides swapped if that was tried.
@@ -95,7 +95,7 @@ def read_traces(
     but: Path | None = None,
     refused: Callable[[Path, TraceError], object] = lambda *_: None,
 ) -> Iterator[TraceFile]:
-    """Yield the traces of files and folders; a folder stands for all JSON files below it.
+    """Yield the traces of files, and of all JSON files below folders.
 
     `but` is not read. `refused` hears which file is no trace, and why; it does not hear of other
     files of evaluations and trainings.
@@ -124,7 +124,7 @@ def read_traces(
 
 
 def _known_pairs(folder: Path) -> dict[Path, EvaluationPair]:
-    """Return the pair of each trace of an evaluation or a teacher in this folder."""
+    """Return the pairs of an evaluation's or a teacher's traces."""
     pairs: dict[Path, EvaluationPair] = {}
     with suppress(BadInput):
         results = list(read_results(folder / RESULTS)) if (folder / RESULTS).is_file() else []
@@ -161,9 +161,9 @@ def trace_videos(file: TraceFile, run: Run) -> list[dict[str, Any]]:
 
 
 def is_of(run: Run, pair: LabelledPair) -> bool:
-    """Return whether the run has the pair's prompt and videos; an unknown video fits.
+    """Return whether the run has the pair's prompt and videos.
 
-    Raises VideoError.
+    An unknown video fits. Raises VideoError.
     """
     # Tables are read without space around a prompt
     if encodable(run.started.prompt).strip() != encodable(pair.prompt).strip():
@@ -215,7 +215,7 @@ def sent_prompts(run: Run, source: FrameSource | None = None) -> list[tuple[Mess
 def frames_without_pixels(
     run: Run, protocol: PromptProtocol, refs: Sequence[FrameRef]
 ) -> tuple[Frame, ...]:
-    """Return the frames as the trace knows them. Raises NotForTraining for an unknown one."""
+    """Return the frames as the trace knows them, or raise NotForTraining."""
     shown = {frame.ref: frame for turn in run.turns for frame in turn.frames}
     plan, frames = protocol.frame_plan, []
     for ref in refs:
@@ -232,7 +232,7 @@ def frames_without_pixels(
 
 @dataclass(frozen=True, slots=True)
 class StoredRollout:
-    """A rollout, and how to read it again: memory cannot hold the frames of all."""
+    """A rollout, and how to read it again to save memory."""
 
     rollout: Rollout
     read_again: Callable[[], Rollout] = field(repr=False, compare=False)
@@ -244,7 +244,7 @@ class StoredRollout:
 
 
 def to_rollout(run: Run, pair: LabelledPair, *, keep_tokens: bool) -> Rollout:
-    """Return the rollout of a stored run, over the frames of its pair.
+    """Return the rollout of a stored run, with its pair's frames.
 
     `keep_tokens` if the trained model wrote the run: its tokens are learnt as they are. The text of
     another model is tokenised anew. Raises VideoError, and NotForTraining if the run is of another
@@ -269,7 +269,7 @@ def to_rollout(run: Run, pair: LabelledPair, *, keep_tokens: bool) -> Rollout:
 
 
 def to_trace(rollout: Rollout) -> Trace:
-    """Return the run with thumbnails of each turn's new frames, as the page opens it.
+    """Return the run with thumbnails of new frames, for the page.
 
     A run outside the judge's scope loses its verdict; `to_rollout` reads it from the replies again.
     """
@@ -286,7 +286,7 @@ def to_trace(rollout: Rollout) -> Trace:
 
 
 def keep_rollouts(folder: Path, stage: str, step: int, rollouts: Sequence[Rollout]) -> list[Path]:
-    """Keep rollouts as traces for the page, named and sorted by stage and step.
+    """Keep rollouts as traces for the page, named by stage and step.
 
     The judge's name in each says the step as well, and the data set's labels lie beside them.
     Raises BadInput if they cannot be written.

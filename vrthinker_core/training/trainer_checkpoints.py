@@ -1,4 +1,4 @@
-"""Checkpoints of a transformers trainer by the clock, each whole or not there, and its progress.
+"""Timed checkpoints of a transformers trainer, whole or not there.
 
 A save takes seconds to minutes, and a process may be killed meanwhile. So a mark is written last,
 atomically, with each file and its size. A checkpoint without a true mark is removed.
@@ -39,7 +39,7 @@ NO_MEMORY = (
 
 @contextmanager
 def quiet_libraries() -> Iterator[None]:
-    """Silence the progress bars and warnings of transformers: the stage tells its progress."""
+    """Silence transformers' progress bars and warnings."""
     with quiet_transformers(ERROR), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -134,7 +134,7 @@ class TimedCheckpoints(TrainerCallback):
     saved: float = field(default_factory=time.monotonic, init=False)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: object) -> None:
-        """Ask for a checkpoint if it is due; the first process decides for all."""
+        """Ask for a due checkpoint; the first process decides for all."""
         due = int(time.monotonic() - self.saved >= 60 * self.minutes)
         due = int(broadcast(torch.tensor(due, device=args.device)))
         if due and state.global_step < state.max_steps:
