@@ -234,10 +234,8 @@ def too_few_steps(steps: int) -> str:
     """Return a warning for fewer than 30 optimizer steps, else ""."""
     if steps >= FEW_STEPS:
         return ""
-    return (
-        f"{count(steps, 'optimizer step')} teach little: set more epochs or a smaller accumulation "
-        f"for {FEW_STEPS} or more."
-    )
+    few = f"Only {count(steps, 'optimizer step')}: set more epochs or a smaller accumulation"
+    return f"{few} for {FEW_STEPS} or more."
 
 
 @quiet_libraries()
