@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         judge_many as judge_many,
     )
     from vrthinker_core.traces import load_trace as load_trace
-    from vrthinker_core.training.trace_folder import export as export
+    from vrthinker_core.training.export import export as export
     from vrthinker_core.types import (
         Dimension as Dimension,
         Frame as Frame,
@@ -93,7 +93,7 @@ _PUBLIC = {
     "evaluation.reward": "ComparedVideos Reward areward areward_many reward reward_many",
     "runner": "compare judge judge_branch judge_many",
     "traces": "load_trace",
-    "training.trace_folder": "export",
+    "training.export": "export",
     "types": "Dimension Frame Preference Run Settings Side Verdict VideoPair Vote",
     "types.events": "Branch Event Finished FramesShown JudgeEvent Opening Started "
     "StopReason Swapped TextArrived Trace Turn TurnEnded Voted",

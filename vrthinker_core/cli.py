@@ -49,7 +49,7 @@ from vrthinker_core.protocols.parser import to_expected
 from vrthinker_core.runner import judge as run_judge, judge_branch
 from vrthinker_core.storage import atomic_path
 from vrthinker_core.traces import check_trace_option, load
-from vrthinker_core.training.teaching import RowKind
+from vrthinker_core.training.export import RowKind
 from vrthinker_core.types import FrameRef, ProtocolName, Settings, Side, Trace, Verdict, VideoPair
 from vrthinker_core.types.events import Event, Finished, add_event
 from vrthinker_core.types.frames import Sizing
@@ -393,7 +393,7 @@ def export(
     ] = False,
 ) -> None:
     """Write training rows from traces; name skipped traces and the reasons."""
-    from vrthinker_core.training.trace_folder import export as export_rows
+    from vrthinker_core.training.export import export as export_rows
 
     report = export_rows(traces, to, out, voted_only=voted_only, agreed_only=agreed_only)
     for line in report.skipped:

@@ -26,8 +26,7 @@ from vrthinker_core.backends import NANO, kv_cache
 from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.training.rollouts import play
-from vrthinker_core.training.sft import freeze_vision
-from vrthinker_core.training.token_rows import collate, token_rows
+from vrthinker_core.training.sft import collate, freeze_vision, token_rows
 from vrthinker_core.types import Settings
 from vrthinker_core.types.messages import Sampling
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from vrthinker_core.training.token_rows import IGNORED
+from vrthinker_core.training.sft import IGNORED
 
 STEPS = 600
 

@@ -16,9 +16,8 @@ from tests.support.by_heart import learn_by_heart
 from vrthinker_core.backends.checkpoint import open_for_training
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.training.rollouts import Rollout
-from vrthinker_core.training.sft import freeze_vision
+from vrthinker_core.training.sft import collate, freeze_vision, token_rows
 from vrthinker_core.training.sharding import save_judge
-from vrthinker_core.training.token_rows import collate, token_rows
 
 REAL = Path(os.environ.get("VRT_REAL_TOKENIZER", "no tokenizer"))
 PIXELS = 56 * 56  # Of each frame: four tokens

@@ -82,7 +82,7 @@ def test_without_vllm_a_gpu_generates_all_its_rollouts_of_a_step_at_once() -> No
     assert "set grpo.trl.vllm, or take more GPUs or fewer grpo.pairs" in alone.verdict
     assert fewer.verdict == "fits"
     assert planned("grpo.trl.lora=64", "grpo.trl.vllm=colocate").verdict == "fits"
-    for change in ("grpo.trl.vllm_memory=0.2", f"grpo.trl.tokens={16_384 + 100_000}"):
+    for change in ("grpo.trl.vllm_memory=0.2", "grpo.trl.longest=132768"):
         small = planned("grpo.trl.vllm=colocate", change)
         assert "raise grpo.trl.vllm_memory" in small.verdict, "no room for weights and conversation"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pytest
@@ -12,8 +12,15 @@ import pytest
 from tests.support.drawn_rollouts import look
 from tests.training.test_token_rows import ANSWER, labelled
 from vrthinker_core import ScriptedBackend
-from vrthinker_core.training.filters import Outcome, Reason, label_shares, refusal, report_outcomes
-from vrthinker_core.training.rejection import choose_runs
+from vrthinker_core.training.filters import (
+    Outcome,
+    Reason,
+    choice_lines,
+    choose_runs,
+    label_shares,
+    refusal,
+    report_lines,
+)
 from vrthinker_core.training.rollouts import play
 from vrthinker_core.types import Preference, Run, Settings, Verdict
 from vrthinker_core.types.messages import Completion
@@ -29,14 +36,14 @@ def run_of(*replies: str | Completion, **settings: int) -> Run:
 
 def reason(run: Run, truth: Verdict = TIES) -> Reason | None:
     found = refusal(run, truth)
-    return found and found.reason
+    return found and found[0]
 
 
 @pytest.mark.parametrize("name", ["TA", "VQ", "MQ", "OA"])
 def test_every_label_must_be_the_known_one(name: str) -> None:
     assert reason(run_of(look(1), ANSWER)) is None
     found = refusal(run_of(look(1), ANSWER), replace(TIES, **{name: Preference.SECOND}))
-    assert (found.reason, found.sentence) == (Reason.LABELS, f"It says {name}=0, not 2.")
+    assert found == (Reason.LABELS, f"It says {name}=0, not 2.")
     assert reason(run_of(ANSWER), replace(TIES, **{name: None})) is None  # not known, not asked for
 
 
@@ -57,14 +64,13 @@ def test_the_report_counts_by_reason_and_by_dimension() -> None:
         Outcome(1, 0, truth | {"MQ": 2}, {}, Reason.NO_ANSWER),
         Outcome(2, 0, truth | {"MQ": 1}, truth, Reason.LABELS),
     ]
-    report = report_outcomes(outcomes)
-    assert (report.runs, report.kept, report.pairs, report.pairs_kept) == (4, 1, 3, 1)
-    assert report.reasons == {Reason.LABELS: 2, Reason.NO_ANSWER: 1}
-    assert report.right == {"TA": (3, 3), "MQ": (1, 3), "VQ": (3, 3), "OA": (3, 3)}
-    assert report.labels_before["MQ"] == pytest.approx({0: 1 / 3, 1: 1 / 3, 2: 1 / 3})
-    assert report.labels_after["MQ"] == {0: 1, 1: 0, 2: 0}
+    first, *reasons = report_lines(outcomes)[:3]
+    assert first == "1 of 4 runs kept, of 1 of 3 pairs."
+    assert reasons == [f"2 not kept: {Reason.LABELS}.", f"1 not kept: {Reason.NO_ANSWER}."]
+    right = "well-formed runs are right"
+    told = f"TA: 3 of 3 {right} (100 %).", f"MQ: 1 of 3 {right} (33 %)."
     shares = "MQ: tie / 1 / 2 were 33 % / 33 % / 33 % before and are 100 % / 0 % / 0 % after."
-    assert shares in report.lines
+    assert {*told, shares} <= set(report_lines(outcomes))
 
 
 NAMES = ("TA", "MQ", "VQ", "OA")
@@ -91,45 +97,48 @@ def outcome(pair: int, sample: int, kept: bool = True, replies: str = "", **trut
 def test_plain_rejection_prefers_what_needs_no_look_and_the_choice_does_not() -> None:
     outcomes = list(blind_judge(300))
     plain = choose_runs(outcomes, each=8, tolerance=1, easy=100)
-    assert plain.shares["MQ"][0] > 0.55, "this is what would be learnt without a choice"
+    assert shares_of(plain)["MQ"][0] > 0.55, "this is what would be learnt without a choice"
     chosen = choose_runs(outcomes, each=2, tolerance=0.03, least=0.2, easy=100)
-    wanted = chosen.report.labels_before
+    wanted = shares_of(outcomes[::8])  # One run of each pair
+    found = shares_of(chosen)
     places = [(name, label) for name, labels in wanted.items() for label in labels]
-    assert max(chosen.shares[name][label] - wanted[name][label] for name, label in places) <= 0.03
-    assert len(chosen.outcomes) >= 150
-    assert chosen.shares == label_shares([each.truth for each in chosen.outcomes])
-    assert all(each.kept for each in chosen.outcomes)
-    assert max(Counter(each.pair for each in chosen.outcomes).values()) == 2
-    assert f"{len(chosen.outcomes)} runs chosen to learn from" in "\n".join(chosen.lines)
-    assert sum(line.startswith("MQ: tie / 1 / 2 were") for line in chosen.lines) == 2
+    assert max(found[name][label] - wanted[name][label] for name, label in places) <= 0.03
+    assert len(chosen) >= 150
+    assert all(each.kept for each in chosen)
+    assert max(Counter(each.pair for each in chosen).values()) == 2
     few = outcomes[:320]
     assert choose_runs(random.Random(1).sample(few, len(few))) == choose_runs(few)
+
+
+def shares_of(outcomes: Sequence[Outcome]) -> dict[str, dict[int, float]]:
+    return label_shares([each.truth for each in outcomes])
 
 
 def test_pairs_that_are_sometimes_wrong_come_before_those_that_never_are() -> None:
     easy = [outcome(pair, sample) for pair in range(6) for sample in range(2)]
     hard = [outcome(pair, sample, kept=sample == 0) for pair in range(6, 9) for sample in range(2)]
     chosen = choose_runs([*easy, *hard])
-    assert (len(chosen.outcomes), chosen.hard) == (6, 3)
-    assert {each.pair for each in chosen.outcomes} >= {6, 7, 8}
-    assert choose_runs([*easy, *hard], most=3).hard == 3
-    assert len(choose_runs(easy).outcomes) == 6, "where all are easy they are all there is"
+    said = "6 runs chosen to learn from; 3 of pairs that were sometimes wrong."
+    assert said in choice_lines([*easy, *hard], chosen)
+    assert {each.pair for each in chosen} >= {6, 7, 8}
+    assert {each.pair for each in choose_runs([*easy, *hard], most=3)} == {6, 7, 8}
+    assert len(choose_runs(easy)) == 6, "if all are easy, they are all there is"
 
 
 def test_balancing_leaves_its_least_however_uneven_the_survivors_are() -> None:
     survivors = [outcome(pair, 0) for pair in range(10)]
     lost = [outcome(pair, 0, kept=False, MQ=1) for pair in range(10, 30)]
-    assert len(choose_runs([*survivors, *lost], least=0.5).outcomes) == 5
+    assert len(choose_runs([*survivors, *lost], least=0.5)) == 5
 
 
 @pytest.mark.parametrize(("words", "kept"), [(("a", "a", "a"), 1), (("a", "b", "a"), 2)])
 def test_runs_of_the_same_words_count_once(words: tuple[str, ...], kept: int) -> None:
     outcomes = [outcome(0, sample, replies=word) for sample, word in enumerate(words)]
     outcomes.append(outcome(0, 9, kept=False))
-    assert len(choose_runs(outcomes, each=3).outcomes) == kept
+    assert len(choose_runs(outcomes, each=3)) == kept
 
 
 def test_where_nothing_survives_nothing_is_chosen() -> None:
-    assert choose_runs([outcome(0, 0, kept=False)]).outcomes == ()
-    assert choose_runs([]).lines[0] == "0 of 0 runs kept, of 0 of 0 pairs."
+    assert choose_runs([outcome(0, 0, kept=False)]) == []
+    assert choice_lines([], [])[0] == "0 of 0 runs kept, of 0 of 0 pairs."
     assert label_shares([{"OA": 1}, {"OA": 1}, {}]) == {"OA": {0: 0, 1: 1, 2: 0}}

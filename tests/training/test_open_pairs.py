@@ -24,8 +24,8 @@ from vrthinker_core.traces import to_json
 from vrthinker_core.training.data import absolute_data, named_sets, open_pairs
 from vrthinker_core.training.pair_set import PairSet
 from vrthinker_core.training.rollouts import Rollout
-from vrthinker_core.training.sft_data import open_ready_runs, taught_pairs
-from vrthinker_core.training.teacher import TeacherJob, run_teacher
+from vrthinker_core.training.stages import open_ready_runs, passing, taught_pairs
+from vrthinker_core.training.teacher import Teacher, run_teacher
 from vrthinker_core.types import Preference, Verdict, Vote
 
 VIDEOS = (EXAMPLE / "first.mp4", EXAMPLE / "second.mp4")
@@ -311,7 +311,7 @@ def kept(data: Path | str, most: int = 9) -> tuple[list[Rollout], str]:
     said: list[str] = []
     ready = open_ready_runs(str(data))
     with ExitStack() as videos:
-        found = list(ready.kept(most, said.append, videos))
+        found = list(passing(ready(videos), most, said.append))
         assert all(stored.read_again().prompts == stored.rollout.prompts for stored in found)
     return [stored.rollout for stored in found], said[0]
 
@@ -357,12 +357,12 @@ def test_an_evaluation_is_learnt_from_and_what_is_called_traces(tmp_path: Path) 
 
 
 def test_a_teachers_folder_says_which_pairs_it_was_given(tmp_path: Path) -> None:
-    job = TeacherJob("script", "drawn:3")
-    list(run_teacher(PAIRS, range(2), SCRIPTED, job, tmp_path / "taught"))
+    teacher = Teacher("script", lambda: SCRIPTED, PAIRS, "drawn:3")
+    list(run_teacher(teacher, range(2), tmp_path / "taught"))
     rollouts, _ = kept(tmp_path / "taught")
     assert [each.pair.truth for each in rollouts] == [PAIRS.pair(n).truth for n in range(2)]
     assert len(kept(tmp_path / "taught", most=1)[0]) == 1
     assert taught_pairs(str(tmp_path / "taught")) == "drawn:3"
-    list(run_teacher(PAIRS, range(1), SCRIPTED, TeacherJob("script", ""), tmp_path / "inner"))
+    list(run_teacher(replace(teacher, data=""), range(1), tmp_path / "inner"))
     with pytest.raises(BadInput, match="does not say which pairs"):
         taught_pairs(str(tmp_path / "inner"))

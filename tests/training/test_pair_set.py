@@ -23,10 +23,10 @@ from vrthinker_core.drawn.world import TRAINING_SEEDS
 from vrthinker_core.errors import VideoError
 from vrthinker_core.protocols.factory import frame_plans
 from vrthinker_core.results.open_dataset import read_dataset
+from vrthinker_core.results.trace_files import MADE
 from vrthinker_core.runner import judge
 from vrthinker_core.traces import load
 from vrthinker_core.training import pair_set as open_clips
-from vrthinker_core.training.cold_start import Teacher
 from vrthinker_core.training.config import PartsConfig
 from vrthinker_core.training.data import open_pairs
 from vrthinker_core.training.pair_set import (
@@ -36,7 +36,8 @@ from vrthinker_core.training.pair_set import (
     PairSet,
 )
 from vrthinker_core.training.rollouts import LabelledPair, play
-from vrthinker_core.training.run_folder import StageRun, new_checkpoint
+from vrthinker_core.training.run_folder import StageRun
+from vrthinker_core.training.teacher import Teacher
 from vrthinker_core.types import FrameRef, Settings, Side, Verdict, VideoPair
 from vrthinker_core.types.frames import FrameSource
 from vrthinker_core.types.messages import Message
@@ -122,9 +123,7 @@ def test_every_command_keeps_to_its_part_and_so_does_a_run_that_goes_on(
             half.write_text("stopped here")
             return None
         (run.folder.path / "metrics.jsonl").touch()
-        with new_checkpoint(run.folder) as made:
-            shutil.copytree(NANO, made, dirs_exist_ok=True)
-        return run.folder.result
+        return run.folder.finish(shutil.copytree(NANO, run.folder.path / MADE))
 
     for name in ("cold_start", "rejection", "run_grpo"):
         monkeypatch.setattr(f"vrthinker_core.training.pipeline.{name}", noted)

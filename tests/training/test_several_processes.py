@@ -28,12 +28,11 @@ from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training import sharding
 from vrthinker_core.training.config import OptimizerConfig, SftConfig, changed_config, preset_config
-from vrthinker_core.training.outcome_file import read_outcomes
+from vrthinker_core.training.filters import read_outcomes
 from vrthinker_core.training.pair_set import PairSet
 from vrthinker_core.training.pipeline import TrainingData, train_stage
 from vrthinker_core.training.run_folder import Processes, RunFolder, TimeBudget, TrainedStage
-from vrthinker_core.training.sft import train_sft
-from vrthinker_core.training.token_rows import token_rows
+from vrthinker_core.training.sft import token_rows, train_sft
 
 FEW = (
     "settings.max_turns=1 rejection.pairs=3 rejection.samples=1 rejection.temperature=0.7 "

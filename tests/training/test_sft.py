@@ -13,7 +13,6 @@ from unittest.mock import Mock
 
 import pytest
 import torch
-from safetensors import SafetensorError
 
 from tests.support.drawn_rollouts import DrawnPairs, answer, look, scripted_rollout
 from tests.support.forks import TRAINING
@@ -26,12 +25,11 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.training import sft
 from vrthinker_core.training.config import OptimizerConfig, SftConfig, preset_config
 from vrthinker_core.training.metrics import StepMetrics
-from vrthinker_core.training.sft import train_sft
-from vrthinker_core.training.token_rows import IGNORED, TokenRow, collate, token_rows
+from vrthinker_core.training.sft import IGNORED, TokenRow, collate, token_rows, train_sft
 from vrthinker_core.training.trainer_checkpoints import train_from
 
 Rows = list[TokenRow]
-Trained = tuple[Path, list[StepMetrics]]
+Trained = tuple[Path, list[StepMetrics]]  # The judge, and the steps of its training
 PAIRS = DrawnPairs(31)
 SFT = SftConfig(OptimizerConfig(1e-3, 0.2), batch=1, accumulation=1, epochs=4 / 3, bf16=False)
 CONFIG = replace(preset_config("nano"), checkpoint_minutes=0.0)
@@ -52,11 +50,6 @@ def rows(tiny: Path) -> Rows:
 def trained(tiny: Path, rows: Rows, tmp_path_factory: pytest.TempPathFactory) -> Trained:
     paces: list[StepMetrics] = []
     return train_sft(rows, tiny, SFT, CONFIG, tmp_path_factory.mktemp("sft"), paces.append), paces
-
-
-def losses(paces: list[StepMetrics]) -> list[float]:
-    """Of the steps but the last: a loss is told with the step after."""
-    return [pace.loss for pace in paces]
 
 
 def played_rows(judge: Path, *looks: Sequence[str]) -> Rows:
@@ -80,19 +73,19 @@ def test_the_tower_learns_where_it_is_not_frozen(
     assert learnt
     assert not any("visual" in name for name in learnt)
     assert [pace.step for pace in trained[1]] == [1, 2, 3, 4]
-    assert losses(trained[1])[-1] < losses(trained[1])[0]
+    assert trained[1][-1].loss < trained[1][0].loss
     with_tower = train_sft(rows, tiny, SFT, replace(SELDOM, frozen_vision=False), tmp_path)
     assert any("visual" in name for name in moved_weights(tiny, with_tower))
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU multiplies bfloat16")
 @pytest.mark.filterwarnings("ignore:`gradient_checkpointing` is deprecated:FutureWarning")
-@pytest.mark.parametrize("multiplies", [True, False])
 def test_bfloat16_is_used_where_it_is_quick(
-    multiplies: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sft, "multiplies_bfloat16", lambda: multiplies)
-    assert sft.sft_arguments(replace(SFT, bf16=True), CONFIG, tmp_path).bf16 == multiplies
+    for multiplies in (True, False):
+        monkeypatch.setattr(sft, "multiplies_bfloat16", Mock(return_value=multiplies))
+        assert sft.sft_arguments(replace(SFT, bf16=True), CONFIG, tmp_path).bf16 == multiplies
     assert not sft.sft_arguments(SFT, CONFIG, tmp_path).bf16
 
 
@@ -166,7 +159,7 @@ def test_how_rows_are_divided_into_passes_changes_no_step(tiny: Path, tmp_path: 
         once = SftConfig(OptimizerConfig(1e-4, 0.0), batch, 4 // batch, epochs=1, bf16=False)
         made = train_sft(rows, tiny, once, preset_config("7b"), tmp_path / str(batch), paces.append)
         step = [(value - before[name]).flatten() for name, value in weights(made).items()]
-        found.append((losses(paces), torch.cat(step)))
+        found.append(([pace.loss for pace in paces], torch.cat(step)))
     (loss, step), (other_loss, other) = found
     assert other_loss == pytest.approx(loss, rel=1e-4)
     # AdamW makes a whole step of the smallest gradient, whichever sign rounding gave it
@@ -183,25 +176,23 @@ class LostRequest(OSError):
     ("error", "said"),
     [
         (LostRequest("Connection refused"), "vLLM server cannot be reached"),
-        (ConnectionError("Connection refused"), "vLLM server cannot be reached"),
         (torch.OutOfMemoryError("CUDA out of memory."), "too little memory for a step"),
-        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED"), "too little memory for a step"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "too little memory"),
-        (OSError(28, "No space left on device"), "the disk is full; none is there yet: make room"),
-        (SafetensorError("I/O error: No space left on device (os error 28)"), "the disk is full"),
-        (RuntimeError("PytorchStreamWriter failed writing file data/8"), "a file was cut short"),
     ],
 )
 def test_an_end_from_outside_is_one_sentence(error: Exception, said: str, tmp_path: Path) -> None:
     trainer = Mock(is_fsdp_enabled=False, is_deepspeed_enabled=False)
-    trainer.args.output_dir, trainer.train.side_effect = tmp_path, error
+    trainer.train.side_effect = error
     with pytest.raises(BadInput, match=said):
+        train_from(trainer, None)
+    # As torch says of a full disk; the run's folder makes a sentence of it
+    trainer.train.side_effect = RuntimeError("PytorchStreamWriter failed writing file data/8")
+    with pytest.raises(OSError, match="a file was cut short"):
         train_from(trainer, None)
 
 
 @pytest.mark.parametrize(
-    ("said", "processes", "threads"),
-    [("3", 1, 3), ("3,1", 1, 3), ("", 10**6, 1), ("0", 10**6, 1), ("many", 10**6, 1)],
+    ("said", "processes", "threads"), [("3,1", 1, 3), ("", 10**6, 1), ("many", 10**6, 1)]
 )
 def test_threads_are_as_asked_for(
     said: str, processes: int, threads: int, monkeypatch: pytest.MonkeyPatch

@@ -17,18 +17,22 @@ import pytest
 from tests.support.drawn_rollouts import look
 from tests.support.file_limit import file_limit
 from tests.training.random_judges import random_judge
-from tests.training.test_teacher import PAIRS, SCRIPTED
+from tests.training.test_teacher import KNOWING, PAIRS, SCRIPTED
 from tests.training.test_token_rows import ANSWER, labelled
 from vrthinker_core import ScriptedBackend
 from vrthinker_core.backends.checkpoint import open_checkpoint
 from vrthinker_core.backends.checkpoint_files import MARKER
 from vrthinker_core.backends.judge_name import NANO
 from vrthinker_core.errors import BadInput
-from vrthinker_core.training.cold_start import Teacher
-from vrthinker_core.training.config import GateConfig, TrainConfig, changed_config, preset_config
-from vrthinker_core.training.grpo import grpo_arguments
+from vrthinker_core.training.config import (
+    GateConfig,
+    OptimizerConfig,
+    TrainConfig,
+    changed_config,
+    preset_config,
+)
+from vrthinker_core.training.filters import read_outcomes
 from vrthinker_core.training.metrics import StepMetrics, read_metrics
-from vrthinker_core.training.outcome_file import read_outcomes
 from vrthinker_core.training.pair_set import PairSet
 from vrthinker_core.training.pipeline import (
     HeldOutFigures,
@@ -44,12 +48,11 @@ from vrthinker_core.training.run_folder import (
     TimeBudget,
     TrainedStage,
     TrainingRun,
-    new_checkpoint,
     open_run_folder,
 )
-from vrthinker_core.training.sft import sft_arguments
-from vrthinker_core.training.sft_data import open_ready_runs
-from vrthinker_core.training.teacher import BackendOfPair, TeacherJob, run_teacher
+from vrthinker_core.training.sft import sft_arguments, too_few_steps
+from vrthinker_core.training.stages import open_ready_runs
+from vrthinker_core.training.teacher import BackendOfPair, run_teacher
 from vrthinker_core.types import Preference, Settings, Verdict
 from vrthinker_core.ui.runs_tab import TraceFiles
 
@@ -93,14 +96,14 @@ def test_a_teachers_folder_is_learnt_from_but_for_held_out_pairs(
 ) -> None:
     said: list[str] = []
     pairs = PairSet(PAIRS.pair, 3)
-    list(run_teacher(PAIRS, range(3), SCRIPTED, TeacherJob("s", "drawn:3"), tmp_path / "taught"))
+    list(run_teacher(KNOWING, range(3), tmp_path / "taught"))
     data = TrainingData("taught", pairs, ready=open_ready_runs(str(tmp_path / "taught")))
     config = changed_config(CONFIG, ["cold_start.traces=4"])
     made = learn(tmp_path / "run", data, TimeBudget(say=said.append), config=config)
     assert made == tmp_path / "run" / "checkpoint"
     rows = "Rows to learn from: 2, in 2 optimizer steps of 1."
     held_out = "2 of 3 runs pass the filters; 1 not: its pair is held out to measure with."
-    assert said == [held_out, rows]
+    assert said == [held_out, rows, too_few_steps(2)]
     steps = read_metrics(tmp_path / "run")
     assert [step.step for step in steps] == [1, 2]
     assert all(step.loss > 0 and step.learning_rate is not None for step in steps)
@@ -109,22 +112,22 @@ def test_a_teachers_folder_is_learnt_from_but_for_held_out_pairs(
     assert [row.told["source"] for row in kept] == names
 
 
-KNOWN = TrainingData("drawn:3", PAIRS, Teacher("scripted", lambda: SCRIPTED))
+KNOWN = TrainingData("drawn:3", PAIRS, KNOWING)
 
 
 def test_a_hopeless_teacher_is_given_up(
     learn: Learn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     silent = ScriptedBackend(["No."], protocol="paired")
-    monkeypatch.setattr("vrthinker_core.training.cold_start.HOPELESS", 3)
+    monkeypatch.setattr("vrthinker_core.training.stages.HOPELESS", 3)
     with pytest.raises(BadInput, match="No run passes the filters"):
-        learn(tmp_path, TrainingData("drawn:3", PAIRS, Teacher("wrong", lambda: silent)))
+        learn(tmp_path, replace(KNOWN, teacher=replace(KNOWING, open=lambda: silent)))
     assert not (tmp_path / "checkpoint").exists()
 
 
 def test_a_teacher_is_there_only_while_it_plays(learn: Learn, tmp_path: Path) -> None:
     opened: list[Callable[[], object]] = []
-    there: list[tuple[str, bool]] = []
+    there: dict[str, bool] = {}
 
     def teacher() -> BackendOfPair:
         judge = partial(SCRIPTED)
@@ -132,14 +135,11 @@ def test_a_teacher_is_there_only_while_it_plays(learn: Learn, tmp_path: Path) ->
         return judge
 
     def tell(step: StepMetrics, _: int) -> None:
-        there.append((step.stage, opened[0]() is not None))
-        if step.stage == "rows":
-            raise KeyboardInterrupt
+        there[step.stage] = opened[0]() is not None
 
-    data = TrainingData("drawn:3", PAIRS, Teacher("mine", teacher))
-    with pytest.raises(KeyboardInterrupt):
-        learn(tmp_path, data, TimeBudget(tell=tell))
-    assert dict(there) == {"teacher": True, "rows": False}
+    data = replace(KNOWN, teacher=replace(KNOWING, open=teacher))
+    learn(tmp_path, data, TimeBudget(tell=tell))
+    assert there == {"teacher": True, "rows": False, "cold-start": False}
 
 
 def concat(number: int) -> ScriptedBackend:
@@ -149,7 +149,7 @@ def concat(number: int) -> ScriptedBackend:
     return ScriptedBackend([text], protocol="concat")
 
 
-SPEAKS_CONCAT = TrainingData("drawn:3", PAIRS, Teacher("concat", lambda: concat))
+SPEAKS_CONCAT = replace(KNOWN, teacher=replace(KNOWING, open=lambda: concat))
 
 
 def test_a_model_learns_the_protocols_that_it_names_or_where_it_names_none_those_of_its_runs(
@@ -163,21 +163,30 @@ def test_a_model_learns_the_protocols_that_it_names_or_where_it_names_none_those
         learn(tmp_path / "other", SPEAKS_CONCAT, model=model)
 
 
-def test_in_half_a_minute_there_is_no_gate_and_no_further_stage(
+def test_all_stages_stop_at_the_deadline_and_resume(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def trained(stage: str, *given: Any) -> Path:
-        with new_checkpoint(given[3]) as made:
-            (made / stage).touch()
-        return given[3].result
+    begun: list[str] = []
 
-    said: list[str] = []
+    def trained(stage: str, *given: Any) -> Path:
+        begun.append(stage)
+        (made := given[3].path / "made").mkdir()
+        (made / stage).touch()
+        if len(begun) == 1:
+            time.sleep(0.1)
+        return given[3].finish(made)
+
     monkeypatch.setattr("vrthinker_core.training.pipeline.train_stage", trained)
-    limited = TimeBudget(deadline=time.monotonic() + 20, say=said.append)
-    with open_run_folder(tmp_path, replace(RUN, stage="all"), CONFIG, resume=True) as folder:
-        assert train_all("nano", KNOWN, CONFIG, folder, limited) == folder.result
-    assert [path.name for path in folder.result.iterdir()] == ["cold-start"]
-    assert said == ["No time is left for rejection: train on from the result, with --model."]
+    monkeypatch.setattr("vrthinker_core.training.pipeline.pass_gate", lambda *_: None)
+    monkeypatch.setattr("vrthinker_core.training.pipeline._held_out", lambda *_: None)
+    run = replace(RUN, stage="all")
+    with open_run_folder(tmp_path, run, CONFIG, resume=True) as folder:
+        short = TimeBudget(deadline=time.monotonic() + 0.05)
+        assert train_all("nano", KNOWN, CONFIG, folder, short) is None
+        assert begun == ["cold-start"]
+        assert train_all("nano", KNOWN, CONFIG, folder, TimeBudget()) == folder.result
+    assert begun == ["cold-start", "rejection", "grpo"]
+    assert [path.name for path in folder.result.iterdir()] == ["grpo"]
 
 
 @pytest.mark.parametrize(
@@ -187,36 +196,35 @@ def test_in_half_a_minute_there_is_no_gate_and_no_further_stage(
         ("rejection", "samples", f"{SURE} rejection.pairs=3 rejection.sft.epochs=2"),
     ],
 )
-def test_a_timed_stage_that_was_killed_as_it_learnt_goes_on_from_the_same_runs(
-    learn: Learn,
-    stage: TrainedStage,
-    runs: str,
-    changes: str,
-    tiny: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_stage_without_time_learns_nothing_and_one_that_was_killed_as_it_learnt_plays_nothing(
+    learn: Learn, stage: TrainedStage, runs: str, changes: str, tiny: Path, tmp_path: Path
 ) -> None:
     config, model = changed_config(CONFIG, changes.split()), NANO if runs == "samples" else tiny
     heard: list[StepMetrics] = []
 
-    def sitting(killed_at: int) -> Path | None:
+    def start(killed_at: int = 0, seconds: float = 3600) -> Path | None:
         def tell(step: StepMetrics, _: int) -> None:
             if (step.stage, step.step) == (stage, killed_at):
                 raise KeyboardInterrupt
             heard.append(step)
 
-        budget = TimeBudget(deadline=time.monotonic() + 3600, tell=tell)
+        heard.clear()
+        budget = TimeBudget(deadline=time.monotonic() + seconds, tell=tell)
         return learn(tmp_path, KNOWN, budget, model=model, config=config, stage=stage)
 
-    for share in ("cold_start.TEACHER_SHARE", "rejection.SAMPLES_SHARE"):  # Time for one run
-        monkeypatch.setattr(f"vrthinker_core.training.{share}", 0.0)
+    assert start(seconds=0) is None
+    assert {step.stage for step in heard} == {runs}, "it plays, and learns nothing"
+    first = read_outcomes(tmp_path / runs)
     with pytest.raises(KeyboardInterrupt):
-        sitting(killed_at=2)
-    assert [outcome.kept for outcome in read_outcomes(tmp_path / runs)] == [True]
-    heard.clear()
-    assert sitting(killed_at=0) == tmp_path / "checkpoint"
-    assert [step.step for step in heard if step.stage == stage] == [2]
-    assert len(read_outcomes(tmp_path / runs)) == 1
+        start(killed_at=2)
+    played = read_outcomes(tmp_path / runs)
+    assert played[: len(first)] == first
+    assert len(played) > len(first)
+    made = start()
+    assert made == tmp_path / "checkpoint"
+    assert {step.stage for step in heard} == {"rows", stage}
+    assert next(step.step for step in heard if step.stage == stage) == 2
+    assert read_outcomes(tmp_path / runs) == played
 
 
 def test_a_disk_that_fills_leaves_the_last_good_checkpoint(learn: Learn, tmp_path: Path) -> None:
@@ -248,19 +256,13 @@ def test_too_little_memory_is_said_before_anything_is_played(
 
 
 @pytest.mark.filterwarnings("ignore:`gradient_checkpointing` is deprecated:FutureWarning")
-def test_what_the_optimizer_is_told_reaches_every_trainer(tmp_path: Path) -> None:
-    changes = (
-        'learning_rate=0.003 warm_up=0.25 schedule="constant" beta2=0.9 weight_decay=0.2 '
-        "max_grad_norm=0.3"
-    )
-    told = [f"grpo.optimizer.{change}" for change in changes.split()]
-    config = changed_config(preset_config("7b"), [*told, "grpo.bf16=false"])
-    sft = replace(config.cold_start.sft, optimizer=config.grpo.optimizer)
-    for given in (sft_arguments(sft, config, tmp_path), grpo_arguments(config, 8192, tmp_path)):
-        assert (given.learning_rate, given.warmup_steps) == (0.003, 0.25)
-        assert given.lr_scheduler_type == "constant_with_warmup"
-        assert (given.adam_beta2, given.weight_decay, given.max_grad_norm) == (0.9, 0.2, 0.3)
-        assert given.gradient_checkpointing
+def test_what_the_optimizer_is_told_reaches_the_trainer(tmp_path: Path) -> None:
+    optimizer = OptimizerConfig(0.003, 0.25, "constant", 0.9, 0.2, 0.3)
+    config = preset_config("7b")
+    given = sft_arguments(replace(config.cold_start.sft, optimizer=optimizer), config, tmp_path)
+    assert (given.learning_rate, given.warmup_steps, given.adam_beta2) == (0.003, 0.25, 0.9)
+    assert (given.weight_decay, given.max_grad_norm) == (0.2, 0.3)
+    assert (given.lr_scheduler_type, given.gradient_checkpointing) == ("constant_with_warmup", True)
 
 
 GATES = GateConfig(pairs=3, samples=2)

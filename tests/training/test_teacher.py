@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,21 +24,22 @@ from vrthinker_core.drawn.world import DrawnPair
 from vrthinker_core.errors import BadInput
 from vrthinker_core.results.open_dataset import read_dataset
 from vrthinker_core.traces import jpeg_size, load
-from vrthinker_core.training.filters import Outcome, Reason
-from vrthinker_core.training.outcome_file import OUTCOMES, read_outcomes
-from vrthinker_core.training.pair_set import PairSet, kept_rollouts
+from vrthinker_core.training.filters import OUTCOMES, Outcome, Reason, read_outcomes
+from vrthinker_core.training.pair_set import PairSet
 from vrthinker_core.training.rollouts import play
-from vrthinker_core.training.sft_data import open_ready_runs, taught_pairs
-from vrthinker_core.training.teacher import TeacherJob, run_teacher, scripted_teacher
-from vrthinker_core.training.teaching import NotForTraining
-from vrthinker_core.training.token_rows import token_rows
+from vrthinker_core.training.sft import token_rows
+from vrthinker_core.training.stages import open_ready_runs, passing, taught_pairs
+from vrthinker_core.training.teacher import (
+    Teacher,
+    kept_rollouts,
+    run_teacher,
+    scripted_teacher,
+)
+from vrthinker_core.training.traces import NotForTraining
 from vrthinker_core.types import Preference, ProtocolName, Settings, Verdict
 
 __all__ = ["nano"]
 PAIRS = PairSet.drawn(3)
-JOB = TeacherJob("a script", "drawn:3", Settings())
-
-
 ANSWERER = ScriptedBackend([SAID], protocol="paired")
 SCRIPT = json.dumps({"reply": SAID, "protocol": "paired"})
 
@@ -46,18 +48,9 @@ def write_replies(drawn: DrawnPair, protocol: ProtocolName) -> Sequence[str]:
     return look(drawn.seed % 128), answer(drawn.verdict.labels)
 
 
-SCRIPTED = scripted_teacher(PAIRS, write_replies)
-
-
-def test_a_teacher_that_knows_the_truth_is_kept_whole(tmp_path: Path) -> None:
-    made = list(run_teacher(PAIRS, range(2), SCRIPTED, JOB, tmp_path))
-    assert [outcome.kept for outcome in made] == [True, True]
-    for outcome in made:
-        trace = load(tmp_path / outcome.file)
-        assert trace.finished.verdict == PAIRS.pair(outcome.pair).truth
-        assert [len(turn.frames) for turn in trace.turns] == [8, 2]
-        shown = [frame for turn in trace.turns for frame in turn.frames]
-        assert {jpeg_size(frame.jpeg) for frame in shown} == {(112, 112)}
+SCRIPTED = scripted_teacher(write_replies)
+KNOWING = Teacher("a script", lambda: SCRIPTED, PAIRS, "drawn:3")
+ANSWERING = replace(KNOWING, open=lambda: ANSWERER)
 
 
 def test_a_stopped_teacher_goes_on_without_making_anything_twice(tmp_path: Path) -> None:
@@ -67,25 +60,31 @@ def test_a_stopped_teacher_goes_on_without_making_anything_twice(tmp_path: Path)
         asked.append(number)
         return SCRIPTED(number)  # type: ignore[return-value]
 
-    whole = list(run_teacher(PAIRS, range(4), SCRIPTED, JOB, tmp_path / "whole"))
-    for outcome in run_teacher(PAIRS, range(4), judge, JOB, tmp_path / "stopped"):
+    teacher, out = replace(KNOWING, open=lambda: judge), tmp_path / "stopped"
+    whole = list(run_teacher(KNOWING, range(4), tmp_path / "whole"))
+    for outcome in run_teacher(teacher, range(4), out):
         if outcome.pair == 1:
             break
-    file = tmp_path / "stopped" / OUTCOMES
+    file = out / OUTCOMES
     file.write_bytes(file.read_bytes() + b'{"pair": 2, "sam')  # as a killed process leaves it
     asked.clear()
-    list(run_teacher(PAIRS, range(4), judge, JOB, tmp_path / "stopped"))
+    list(run_teacher(teacher, range(4), out))
     assert set(asked) == {2, 3}
-    assert read_outcomes(tmp_path / "stopped") == whole
-    asked.clear()
-    assert list(run_teacher(PAIRS, range(4), judge, JOB, tmp_path / "stopped")) == []
-    assert not asked
+    assert read_outcomes(out) == whole
+    for outcome in whole:
+        trace = load(out / outcome.file)
+        assert (outcome.kept, trace.finished.verdict) == (True, PAIRS.drawn(outcome.pair).verdict)
+        assert [len(turn.frames) for turn in trace.turns] == [8, 2]
+        shown = [frame for turn in trace.turns for frame in turn.frames]
+        assert {jpeg_size(frame.jpeg) for frame in shown} == {(112, 112)}
+    done = run_teacher(replace(teacher, open=pytest.fail), range(4), out)
+    assert list(done) == [], "no judge is opened for nothing"
 
 
 def test_once_it_is_stopped_nothing_is_begun_and_what_was_played_is_kept(tmp_path: Path) -> None:
     made: list[Outcome] = []
-    job = replace(JOB, samples=2, live=6)
-    for outcome in run_teacher(PAIRS, range(9), ANSWERER, job, tmp_path, lambda: bool(made)):
+    teacher = replace(ANSWERING, samples=2, live=6)
+    for outcome in run_teacher(teacher, range(9), tmp_path, lambda: bool(made)):
         made.append(outcome)
     played = [(outcome.pair, outcome.sample) for outcome in made]
     assert played == list(product(range(len(made) // 2), range(2)))
@@ -110,30 +109,31 @@ class Remote(ScriptedBackend):
 
 def test_at_a_server_no_pair_waits_for_the_slowest(tmp_path: Path) -> None:
     judge, order = Remote([SAID], "paired"), []
-    for outcome in run_teacher(PAIRS, range(6), judge, replace(JOB, samples=2, live=4), tmp_path):
+    teacher = replace(KNOWING, open=lambda: judge, samples=2, live=4)
+    for outcome in run_teacher(teacher, range(6), tmp_path):
         order.append((outcome.pair, outcome.sample))
         if len(order) == 11:
             judge.may_end.set()
     assert order[-1][0] in (0, 1), "one of the first, whichever thread was quicker"
     assert sorted(order) == list(product(range(6), range(2)))
-    alone = run_teacher(PAIRS, range(6), ANSWERER, replace(JOB, samples=2), tmp_path / "alone")
+    alone = run_teacher(replace(ANSWERING, samples=2), range(6), tmp_path / "alone")
     assert read_outcomes(tmp_path) == list(alone)
 
 
 @pytest.mark.parametrize(
     "other",
-    [replace(JOB, judge="x"), replace(JOB, settings=Settings(seed=1)), replace(JOB, samples=2)],
+    [{"name": "x"}, {"data": "drawn:4"}, {"settings": Settings(seed=1)}, {"samples": 2}],
 )
-def test_runs_of_another_job_are_never_mixed(other: TeacherJob, tmp_path: Path) -> None:
-    list(run_teacher(PAIRS, range(1), SCRIPTED, JOB, tmp_path))
+def test_runs_of_another_teacher_are_never_mixed(other: dict[str, Any], tmp_path: Path) -> None:
+    list(run_teacher(KNOWING, range(1), tmp_path))
     with pytest.raises(BadInput, match="runs with another value of"):
-        list(run_teacher(PAIRS, range(1), SCRIPTED, other, tmp_path))
+        list(run_teacher(replace(KNOWING, **other), range(1), tmp_path))
     (tmp_path / OUTCOMES).unlink()
     with pytest.raises(BadInput, match="other files"):
-        list(run_teacher(PAIRS, range(1), SCRIPTED, JOB, tmp_path))
+        list(run_teacher(KNOWING, range(1), tmp_path))
     (tmp_path / "letter.txt").write_text("dear")
     with pytest.raises(BadInput, match="Cannot write"):
-        list(run_teacher(PAIRS, range(1), SCRIPTED, JOB, tmp_path / "letter.txt" / "below"))
+        list(run_teacher(KNOWING, range(1), tmp_path / "letter.txt" / "below"))
 
 
 def test_a_pair_that_cannot_be_played_costs_itself_alone(tmp_path: Path) -> None:
@@ -141,14 +141,15 @@ def test_a_pair_that_cannot_be_played_costs_itself_alone(tmp_path: Path) -> None
     (tmp_path / "1b.mp4").write_bytes((tmp_path / "1b.mp4").read_bytes()[:400])
     judge = replace(ANSWERER, context_length=8000)
     with PairSet.of_rows(read_dataset("csv", table), PAIRED) as pairs:
-        made = list(run_teacher(pairs, range(3), judge, JOB, tmp_path / "out"))
+        teacher = replace(KNOWING, open=lambda: judge, pairs=pairs)
+        made = list(run_teacher(teacher, range(3), tmp_path / "out"))
         assert [outcome.reason for outcome in made] == ["", Reason.VIDEO, Reason.CONTEXT]
         assert made[1].sentence.startswith("Row 2: Video 2: 1b.mp4")
         assert made[2].sentence.startswith("Row 3: The conversation has 11")
         clips = load(tmp_path / "out" / made[0].file).started.clips
         assert [clip and clip.name for clip in clips] == ["0a.mp4", "0b.mp4"]
         write_table(tmp_path, [("1b.mp4", "1b.mp4", "p", "1", "1", "1", "1")], name="mended.csv")
-        again = list(run_teacher(pairs, range(3), judge, JOB, tmp_path / "out"))
+        again = list(run_teacher(teacher, range(3), tmp_path / "out"))
     assert [(outcome.pair, outcome.reason) for outcome in again] == [(1, "")], "too long for ever"
 
 
@@ -158,7 +159,8 @@ def test_outside_its_scope_a_teacher_gives_lessons_and_no_verdict(tmp_path: Path
     table = write_table(tmp_path, told)
     judge = ScriptedBackend([answer({"TA": 1, "VQ": 2, "MQ": 2, "OA": 1})], "paired", scope="drawn")
     with PairSet.of_rows(read_dataset("csv", table), PAIRED) as pairs:
-        made = list(run_teacher(pairs, range(2), judge, JOB, tmp_path / "out"))
+        teacher = replace(KNOWING, open=lambda: judge, pairs=pairs)
+        made = list(run_teacher(teacher, range(2), tmp_path / "out"))
         assert [outcome.reason for outcome in made] == ["", Reason.LABELS]
         assert [outcome.given["OA"] for outcome in made] == [1, 1]
         (kept,) = kept_rollouts(tmp_path / "out", pairs, keep_tokens=True)
@@ -172,22 +174,22 @@ def test_outside_its_scope_a_teacher_gives_lessons_and_no_verdict(tmp_path: Path
 def test_a_run_is_never_learnt_from_over_another_pair(tmp_path: Path) -> None:
     rows = numbered_rows(*["The same prompt"] * 2)
     with PairSet.of_rows(read_dataset("csv", write_table(tmp_path, rows)), PAIRED) as pairs:
-        made = list(run_teacher(pairs, range(2), ANSWERER, JOB, tmp_path / "out"))
+        made = list(run_teacher(replace(ANSWERING, pairs=pairs), range(2), tmp_path / "out"))
         assert len(list(kept_rollouts(tmp_path / "out", pairs, keep_tokens=False))) == 2
     shorter = write_table(tmp_path, rows[1:], clips=False, name="shorter.csv")
     with PairSet.of_rows(read_dataset("csv", shorter), PAIRED) as pairs:
         for outcome, said in ((made[0], "another pair today"), (made[1], "fewer pairs today")):
             with pytest.raises(NotForTraining, match=said):
                 list(kept_rollouts(tmp_path / "out", pairs, [outcome], keep_tokens=False))
-    drawn = list(run_teacher(PAIRS, range(1), SCRIPTED, JOB, tmp_path / "drawn"))
+    drawn = list(run_teacher(KNOWING, range(1), tmp_path / "drawn"))
     with pytest.raises(NotForTraining, match="another pair today"):
         list(kept_rollouts(tmp_path / "drawn", PairSet.drawn(4), drawn, keep_tokens=False))
 
 
 def test_own_runs_come_back_token_for_token(nano: Nano, tmp_path: Path) -> None:
     (rollout,) = play([PAIRS.pair(0)], nano, Settings())
-    job = TeacherJob("nano", "drawn:3", keep_all=False)
-    (outcome,) = run_teacher(PAIRS, range(1), nano, job, tmp_path)
+    teacher = Teacher("nano", lambda: nano, PAIRS, keep_all=False)
+    (outcome,) = run_teacher(teacher, range(1), tmp_path)
     end = load(tmp_path / outcome.file).finished
     assert (end.outside_scope, end.verdict) == (False, PAIRS.pair(0).truth), (
         "what is drawn in memory is drawn, too"
@@ -235,7 +237,7 @@ def test_the_command_says_what_can_be_learnt_from_and_others_learn_from_it(tmp_p
     for data in (out, f"traces:{out / 'traces'}"):
         ready = open_ready_runs(str(data))
         with ExitStack() as videos:
-            assert len(list(ready.kept(9, said.append, videos))) == 1
+            assert len(list(passing(ready(videos), 9, said.append))) == 1
     assert said == ["1 of 2 runs pass the filters; 1 not: a label is not the known one."] * 2
     scripted = ("teacher", "--judge", "scripted", "--pairs", "2", "--out", tmp_path / "concat")
     assert "knows only drawn pairs" in call(*scripted, "--data", table)[2]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pytest
 import torch
@@ -14,11 +15,15 @@ from vrthinker_core.backends.judge_name import NANO
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.rollouts import Rollout, play
-from vrthinker_core.training.row_set import RowSet, without_pixels
-from vrthinker_core.training.sft import kept_features
-from vrthinker_core.training.teaching import NotForTraining
-from vrthinker_core.training.token_rows import IGNORED, TokenRow, collate, token_rows
-from vrthinker_core.training.trace_folder import StoredRollout, to_rollout
+from vrthinker_core.training.sft import (
+    IGNORED,
+    TokenRow,
+    bounded_rows,
+    collate,
+    kept_features,
+    token_rows,
+)
+from vrthinker_core.training.traces import NotForTraining, StoredRollout, to_rollout
 from vrthinker_core.types import Settings
 
 ANSWER = "<Snapshot>a</Snapshot><Think>b</Think><Answer>TA=0, VQ=0, MQ=0, OA=0</Answer>"
@@ -114,26 +119,24 @@ A_FRAME = 112 * 112 * 3
 
 
 @dataclass
-class Stored:
-    """Runs of drawn pairs that are played anew when they are read; a memory window makes two rows of each."""
+class Runs:
+    """Runs of drawn pairs, played anew when they are read; a memory window makes two rows of each."""
 
     seeds: Sequence[int]
     window: int = 1
     read: int = 0
+    error: Exception | None = None
 
     def rollout(self, seed: int) -> Rollout:
         self.read += 1
+        if self.error:
+            raise self.error
         replies = (look(1), look(2), ANSWER)
         return scripted_rollout(labelled(seed), *replies, settings=Settings(window=self.window))
 
-    def rows(self, nano: Nano, kept_bytes: int) -> RowSet:
-        rows = RowSet(nano.loaded, kept_bytes)
-        for seed in self.seeds:
-            rows.add(StoredRollout.read(lambda seed=seed: self.rollout(seed)))
-        return rows
-
-    def all_rows(self, nano: Nano) -> list[TokenRow]:
-        return [row for seed in self.seeds for row in token_rows(self.rollout(seed), nano.loaded)]
+    def rows(self, nano: Nano, room: int) -> list[TokenRow]:
+        stored = (StoredRollout.read(partial(self.rollout, seed)) for seed in self.seeds)
+        return list(bounded_rows(stored, nano.loaded, room))
 
 
 def pixels(row: TokenRow) -> list[bytes]:
@@ -142,44 +145,33 @@ def pixels(row: TokenRow) -> list[bytes]:
 
 @pytest.mark.parametrize(("frames", "again"), [(0, 4), (15, 3), (1000, 0)])
 def test_rows_are_the_same_kept_or_read_again(frames: int, again: int, nano: Nano) -> None:
-    stored = Stored([3, 4])
-    expected, rows = stored.all_rows(nano), stored.rows(nano, frames * A_FRAME)
-    before = stored.read
-    assert len(rows) == len(expected) == 4
-    assert list(rows) == expected
-    assert stored.read == before + again
-    assert [pixels(row) for row in rows] == [pixels(row) for row in expected]
-    assert rows[-1] == expected[-1]
-    with pytest.raises(IndexError):
-        rows[4]
+    runs = Runs([3, 4])
+    expected = [row for seed in (3, 4) for row in token_rows(runs.rollout(seed), nano.loaded)]
+    rows = runs.rows(nano, frames * A_FRAME)
+    before = runs.read
+    assert sum(len(rgb) for row in rows for rgb in pixels(row)) <= frames * A_FRAME
+    assert rows == expected
+    assert [pixels(row.with_pixels()) for row in rows] == [pixels(row) for row in expected]
+    assert runs.read == before + again
 
 
-def test_what_needs_no_pixels_reads_none(nano: Nano) -> None:
-    stored = Stored([3, 4])
-    rows = stored.rows(nano, 0)
-    before = stored.read
-    assert list(without_pixels(rows)) == stored.rows(nano, 0).outlines
-    assert not any(pixels(row) for row in without_pixels(rows))
-    assert stored.read == before + 2  # by the second set
+def test_kept_features_need_each_row_once(nano: Nano) -> None:
+    runs = Runs([3, 4])
+    rows = runs.rows(nano, 0)
     known = kept_features(rows, nano.loaded.vision)
-    known(range(4))
-    before = stored.read
-    collate(without_pixels(rows), nano.loaded, known(range(4)))
-    assert stored.read == before
+    for _ in range(2):
+        collate(rows, nano.loaded, known(range(4)))
+    assert runs.read == 2 + 4
 
 
-def test_a_changed_run_is_refused(nano: Nano, monkeypatch: pytest.MonkeyPatch) -> None:
-    def other(_: int) -> Rollout:
-        raise NotForTraining("it is of another pair today")
-
-    stored = Stored([3])
-    rows = stored.rows(nano, 0)
-    first = rows[1]
-    stored.window = 2
-    with pytest.raises(BadInput, match="Row 2 is not what it was when training began"):
-        rows[1]
-    stored.window = 1
-    assert rows[1] == first
-    monkeypatch.setattr(stored, "rollout", other)
-    with pytest.raises(BadInput, match="Row 1 is not what it was when training began"):
-        rows[0]
+def test_a_changed_run_is_refused(nano: Nano) -> None:
+    runs = Runs([3])
+    rows = runs.rows(nano, 0)
+    runs.window = 2
+    with pytest.raises(BadInput, match="not what it was when training began"):
+        rows[1].with_pixels()
+    runs.window = 1
+    assert pixels(rows[1].with_pixels())
+    runs.error = NotForTraining("it is of another pair today")
+    with pytest.raises(BadInput, match="not what it was when training began"):
+        rows[0].with_pixels()

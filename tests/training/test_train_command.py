@@ -31,7 +31,7 @@ from vrthinker_core.ui.runs_tab import TraceFiles
 FEW = (
     "settings.max_turns=1 cold_start.traces=1 cold_start.sft.epochs=1 cold_start.sft.batch=2 "
     "rejection.pairs=1 rejection.samples=2 rejection.most=1 rejection.sft.epochs=1 rejection.sft.batch=2 "
-    "grpo.pairs=1 grpo.samples=2 grpo.steps=1 grpo.trl.tokens=64 gates.pairs=1 gates.samples=2 gates.headroom=0"
+    "grpo.pairs=1 grpo.samples=2 grpo.steps=1 gates.pairs=1 gates.samples=2 gates.headroom=0"
 )
 PACKAGE = Path(vrthinker_core.__file__).parent
 LAUNCH_LINES = re.findall(
@@ -126,9 +126,9 @@ def test_the_scripted_teacher_speaks_all_protocols_of_the_model_in_turn() -> Non
         ("settings.protocol=concat", ["concat"] * 2),
     ):
         teacher = taught_data("all", "drawn:1", "scripted", change).teacher
-        judge = teacher.open()
-        assert [protocol for number in range(2) for protocol in judge(number).protocols] == spoken
-        assert [teacher.pairs.pair(number).protocol for number in range(2)] == spoken
+        judge, pairs = teacher.open(), [*map(teacher.pairs.pair, range(2))]
+        assert [protocol for pair in pairs for protocol in judge(pair).protocols] == spoken
+        assert [pair.protocol for pair in pairs] == spoken
 
 
 def test_a_run_that_goes_on_keeps_its_teacher_and_knows_its_data_from_anywhere(

@@ -23,9 +23,8 @@ from vrthinker_core.training.config import changed_config, preset_config
 from vrthinker_core.training.grpo import grpo_arguments
 from vrthinker_core.training.rewards import RolloutReward
 from vrthinker_core.training.rollouts import Rollout
-from vrthinker_core.training.sft import tokenizer_of
+from vrthinker_core.training.sft import PIXELS, token_rows, tokenizer_of
 from vrthinker_core.training.sharding import open_whole
-from vrthinker_core.training.token_rows import PIXELS, token_rows
 from vrthinker_core.training.window_trainer import Group, Objective, WindowTrainer
 from vrthinker_core.types import ProtocolName, Settings
 

@@ -45,9 +45,9 @@ from vrthinker_core.types import ProtocolName, Settings
 from vrthinker_core.words import encodable, printable, rate_parts
 
 if TYPE_CHECKING:
-    from vrthinker_core.training.cold_start import Teacher
-    from vrthinker_core.training.pair_set import FramePlans
+    from vrthinker_core.training.pair_set import PairSet
     from vrthinker_core.training.pipeline import TrainingData
+    from vrthinker_core.training.teacher import Teacher
 
 SCRIPTED = "scripted"  # the teacher that knows the labels of drawn pairs
 
@@ -74,7 +74,7 @@ def open_training_data(run: TrainingRun, config: TrainConfig) -> "TrainingData":
     """Open pairs and teacher or runs; raises `BadInput` and `CheckpointError`."""
     from vrthinker_core.training.data import open_pairs
     from vrthinker_core.training.pipeline import TrainingData
-    from vrthinker_core.training.sft_data import open_ready_runs, taught_pairs
+    from vrthinker_core.training.stages import open_ready_runs, taught_pairs
 
     ready = None
     if not run.teacher and run.stage in ("cold-start", "all"):
@@ -89,12 +89,9 @@ def open_training_data(run: TrainingRun, config: TrainConfig) -> "TrainingData":
         protocols = (chosen_protocol(config.settings, protocols),)
     if ready is not None and run.stage == "cold-start":
         return TrainingData(run.data, None, ready=ready)
-    # TRL reads the replies of one protocol only.
-    played = protocols[:1] if run.stage in ("grpo", "all") else protocols
     data = taught_pairs(run.data)
-    pairs = open_pairs(data, frame_plans(config.settings, played), config.seed)
-    plans = frame_plans(config.settings, protocols)
-    taught = open_teacher(run.teacher, data, plans, config.seed) if run.teacher else None
+    pairs = open_pairs(data, frame_plans(config.settings, protocols), config.seed)
+    taught = open_teacher(run.teacher, data, pairs) if run.teacher else None
     return TrainingData(run.data, pairs, taught, ready)
 
 
@@ -107,32 +104,30 @@ def _trained_protocols(model: str) -> tuple[ProtocolName, ...]:
     return read_marker(folder, model).protocols
 
 
-def open_teacher(name: str, data: str, plans: "FramePlans", seed: int = 0) -> "Teacher":
-    """Return a teacher by name; `scripted` uses all these protocols in turn.
+def open_teacher(name: str, data: str, pairs: "PairSet") -> "Teacher":
+    """Return a teacher by name for the pairs of `data`; `scripted` takes their protocols.
 
     Checks only the files of a checkpoint. The process that runs the teacher reads the weights.
     Raises `BadInput` and `CheckpointError`.
     """
     from vrthinker_core.drawn.teacher import write_lesson
-    from vrthinker_core.training.cold_start import Teacher
-    from vrthinker_core.training.data import is_drawn, open_pairs
-    from vrthinker_core.training.teacher import scripted_teacher
+    from vrthinker_core.training.data import is_drawn
+    from vrthinker_core.training.teacher import Teacher, scripted_teacher
 
     if name == SCRIPTED:
         if not is_drawn(data):
             raise BadInput(
                 "The scripted teacher knows only drawn pairs: give --data drawn:SEED, or name another judge."
             )
-        own = open_pairs(data, plans, seed)
-        return Teacher(name, lambda: scripted_teacher(own, write_lesson), own)
+        return Teacher(name, lambda: scripted_teacher(write_lesson), pairs)
     judge = parse_judge(name)
     if judge.kind == "python":  # Also named by the folder of a run to resume: it must not run code
         raise BadInput(f"Run `teacher --judge {name}` first, and give its folder with --data.")
     if judge.kind in ("nano", "hf"):
         _trained_protocols(resolved_model(judge.what or judge.kind))
-        return Teacher(name, lambda: open_backend(name))
+        return Teacher(name, lambda: open_backend(name), pairs)
     backend = open_backend(name)
-    return Teacher(name, lambda: backend)
+    return Teacher(name, lambda: backend, pairs)
 
 
 def _step_line(
@@ -187,7 +182,7 @@ def train(
         bool, Option("--resume", help="Continue the stopped or killed run in --out.")
     ] = False,
     minutes: Annotated[
-        float | None, Option(help="End after this many minutes and keep the result.")
+        float | None, Option(help="Stop after this many minutes; keep what was learnt.")
     ] = None,
     seed: Annotated[int | None, Option(help="Equal seeds train equal judges. (default: 0)")] = None,
     changes: Annotated[
@@ -329,9 +324,8 @@ def teacher(
     scripted works on drawn pairs only.
     """
     from vrthinker_core.training.data import absolute_data, open_pairs
-    from vrthinker_core.training.filters import report_outcomes
-    from vrthinker_core.training.outcome_file import read_outcomes
-    from vrthinker_core.training.teacher import TeacherJob, run_teacher
+    from vrthinker_core.training.filters import read_outcomes, report_lines
+    from vrthinker_core.training.teacher import Teacher, run_teacher
 
     if samples < 1:
         raise BadInput(f"--samples {samples} makes no run: give a number from 1 up.")
@@ -343,24 +337,28 @@ def teacher(
     opened = None if choice == SCRIPTED else open_backend(choice)
     trained = () if opened is None else opened.protocols
     plans = frame_plans(settings, (chosen_protocol(settings, trained),))
-    backend = opened or open_teacher(choice, names, plans).open()
     whole = open_pairs(names, plans)
     if said := whole.sharing(parts):
         print_error(said)
     pair_set = whole.part("cold-start", parts)
+    if opened is None:
+        player = open_teacher(choice, names, pair_set)
+    else:
+        backend = opened  # Never None again, as the type checker sees
+        player = Teacher(choice, lambda: backend, pair_set)
     sizes = [size for size in (pairs, pair_set.size) if size is not None]
     if not sizes:
         raise BadInput("Drawn and mixed pairs never end: say how many with --pairs.")
-    job = TeacherJob(choice, names, settings, samples, parts)
+    player = replace(player, data=names, settings=settings, samples=samples, parts=parts)
     numbers = range(min(sizes))
     with whole, stop_on_signal() as stopped, progress("runs") as advance:
-        runs = run_teacher(pair_set, numbers, backend, job, out, stopped)
+        runs = run_teacher(player, numbers, out, stopped)
         for made, _ in enumerate(runs, start=1):
             advance(made, len(numbers) * samples)
-    report = report_outcomes(read_outcomes(out))
-    for line in report.lines:
+    outcomes = read_outcomes(out)
+    for line in report_lines(outcomes):
         print(line)
     if stopped():
         print_error("Stopped; call the command again to go on.")
         raise Exit(INTERRUPTED)
-    raise Exit(0 if report.kept else NO_VERDICT)
+    raise Exit(0 if any(each.kept for each in outcomes) else NO_VERDICT)

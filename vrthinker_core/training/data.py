@@ -34,10 +34,14 @@ from vrthinker_core.results.open_dataset import (
 )
 from vrthinker_core.results.result import RESULTS, RUN
 from vrthinker_core.storage import write_atomically
-from vrthinker_core.training.export import trace_videos
 from vrthinker_core.training.pair_set import FramePlans, PairSet
-from vrthinker_core.training.teaching import KnownLabel, NotForTraining, known_labels
-from vrthinker_core.training.trace_folder import read_traces
+from vrthinker_core.training.traces import (
+    KnownLabel,
+    NotForTraining,
+    known_labels,
+    read_traces,
+    trace_videos,
+)
 from vrthinker_core.types import Dimension
 
 KINDS = ("traces", "rows", *DATASETS)

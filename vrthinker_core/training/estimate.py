@@ -208,7 +208,9 @@ def estimate(shape: ModelShape, plan: TrainingPlan) -> TrainingEstimate:
         working = 2.0  # GiB that vLLM takes of its share for one pass
         numbers = shape.weights + plan.grpo.trl.longest * shape.layers * shape.kv
         vllm = numbers * HALF / GIB + working
-    return TrainingEstimate(plan, tuple(_memory(shape, plan)), tuple(_hours(shape, plan)), shape.tokens, vllm)
+    return TrainingEstimate(
+        plan, tuple(_memory(shape, plan)), tuple(_hours(shape, plan)), shape.tokens, vllm
+    )
 
 
 def _memory(shape: ModelShape, plan: TrainingPlan) -> Iterator[tuple[str, float]]:

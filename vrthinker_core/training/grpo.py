@@ -27,7 +27,6 @@ from vrthinker_core.training.metrics import StepMetrics
 from vrthinker_core.training.pair_set import PairSet
 from vrthinker_core.training.rewards import group_rewards
 from vrthinker_core.training.rollouts import Rollout, in_order, play_each
-from vrthinker_core.training.row_set import SHOWN, keep_rollouts
 from vrthinker_core.training.run_folder import Processes, StageRun, world_size
 from vrthinker_core.training.sft import save_trained, tokenizer_of, trainer_arguments
 from vrthinker_core.training.sharding import (
@@ -38,6 +37,7 @@ from vrthinker_core.training.sharding import (
     stored_dtype,
     weights_in_every_process,
 )
+from vrthinker_core.training.traces import SHOWN, keep_rollouts
 from vrthinker_core.training.trainer_checkpoints import NO_SERVER, quiet_libraries, train_and_save
 from vrthinker_core.training.vllm_rollouts import VllmBackend
 from vrthinker_core.training.window_trainer import Group, WindowTrainer

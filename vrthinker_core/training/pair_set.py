@@ -6,14 +6,13 @@ import hashlib
 import math
 import threading
 from bisect import bisect
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
-from itertools import accumulate, islice
-from pathlib import Path
+from functools import lru_cache
+from itertools import accumulate
 from typing import Literal, get_args
 
 import numpy as np
@@ -25,13 +24,8 @@ from vrthinker_core.drawn.world import TRAINING_SEEDS, DrawnPair, draw_pair
 from vrthinker_core.errors import BadInput, VideoError
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import pairs_digest
-from vrthinker_core.traces import load
 from vrthinker_core.training.config import PartsConfig
-from vrthinker_core.training.filters import Outcome
-from vrthinker_core.training.outcome_file import read_outcomes
-from vrthinker_core.training.rollouts import LabelledPair, Rollout
-from vrthinker_core.training.teaching import NotForTraining
-from vrthinker_core.training.trace_folder import StoredRollout, to_rollout
+from vrthinker_core.training.rollouts import LabelledPair
 from vrthinker_core.types import ClipInfo, Frame, FrameRef, ProtocolName, Side, VideoPair
 from vrthinker_core.types.frames import FramePlan, Grid
 from vrthinker_core.video import Clip, DecoderPool
@@ -356,34 +350,3 @@ class PairSet(AbstractContextManager["PairSet"]):
 @lru_cache(maxsize=16)
 def _epoch_order(seed: int, epoch: int, size: int) -> tuple[int, ...]:
     return tuple(np.random.default_rng((seed, epoch)).permutation(size).tolist())
-
-
-def kept_rollouts(
-    out: Path, pairs: PairSet, chosen: Sequence[Outcome] | None = None, *, keep_tokens: bool
-) -> Iterator[StoredRollout]:
-    """The rollouts of the outcomes that are kept, or of `chosen`; `keep_tokens` as in `to_rollout`.
-
-    Raises BadInput, TraceError, and NotForTraining if `pairs` are not theirs.
-    """
-
-    def read(outcome: Outcome) -> Rollout:
-        try:
-            pair = pairs.pair(outcome.pair)
-        except IndexError:
-            raise NotForTraining(
-                "the data hold fewer pairs today than there were: give them as they were"
-            ) from None
-        return to_rollout(load(out / outcome.file), pair, keep_tokens=keep_tokens)
-
-    outcomes = chosen if chosen is not None else [each for each in read_outcomes(out) if each.kept]
-    readers = 2  # Threads that read stored rollouts, and draw or decode their frames
-    waiting = iter(outcomes)
-    with ThreadPoolExecutor(readers, "rollout") as executor:
-
-        def begin(outcome: Outcome) -> Future[StoredRollout]:
-            return executor.submit(StoredRollout.read, partial(read, outcome))
-
-        running = deque(map(begin, islice(waiting, readers + 1)))
-        while running:
-            yield running.popleft().result()
-            running.extend(map(begin, islice(waiting, 1)))

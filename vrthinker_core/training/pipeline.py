@@ -18,13 +18,12 @@ from vrthinker_core.backends.checkpoint_files import check_files, locate
 from vrthinker_core.backends.devices import available_memory
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BadInput
+from vrthinker_core.results.trace_files import MADE
 from vrthinker_core.storage import write_atomically
-from vrthinker_core.training.cold_start import Teacher, cold_start
-from vrthinker_core.training.config import GateConfig, PartsConfig, TrainConfig
+from vrthinker_core.training.config import GateConfig, TrainConfig
 from vrthinker_core.training.grpo import run_grpo
 from vrthinker_core.training.metrics import read_metrics
 from vrthinker_core.training.pair_set import PairSet
-from vrthinker_core.training.rejection import rejection
 from vrthinker_core.training.rewards import format_reward
 from vrthinker_core.training.rollouts import (
     UNPLAYABLE,
@@ -34,18 +33,18 @@ from vrthinker_core.training.rollouts import (
     play,
     play_each,
 )
-from vrthinker_core.training.row_set import SHOWN, keep_rollouts
 from vrthinker_core.training.run_folder import (
     RunFolder,
     StageRun,
     TimeBudget,
     TrainedStage,
     TrainingRun,
-    new_checkpoint,
     open_run_folder,
 )
-from vrthinker_core.training.sft_data import SftData
 from vrthinker_core.training.sharding import check_launch
+from vrthinker_core.training.stages import ReadyRuns, cold_start, learn_ready, rejection
+from vrthinker_core.training.teacher import Teacher
+from vrthinker_core.training.traces import SHOWN, keep_rollouts
 from vrthinker_core.types import Settings
 from vrthinker_core.words import encodable
 
@@ -148,7 +147,7 @@ class TrainingData:
     name: str  # As it was given
     pairs: PairSet | None  # None if only the cold start is wanted, and its runs are there
     teacher: Teacher | None = None  # The cold start learns from its runs over the pairs,
-    ready: SftData | None = None  # or from these
+    ready: ReadyRuns | None = None  # or from these
 
 
 def train_stage(
@@ -178,7 +177,7 @@ def train_stage(
         )
     run = StageRun(source, config, folder, time_budget)
     if stage == "cold-start":
-        made = cold_start(run, _lessons(data, part, config.parts))
+        made = _learn_others_runs(run, data)
     else:
         assert part is not None, "the command opens them"
         made = run_grpo(run, part, held_out) if is_grpo else rejection(run, part)
@@ -194,35 +193,29 @@ def train_stage(
     return made
 
 
-def _lessons(data: TrainingData, part: PairSet | None, parts: PartsConfig) -> Teacher | SftData:
+def _learn_others_runs(run: StageRun, data: TrainingData) -> Path | None:
+    parts = run.config.parts
     if data.ready is not None:
-        if data.pairs is None:
-            return data.ready
-        return replace(data.ready, held_out=tuple(data.pairs.outside("cold-start", parts)))
-    assert part is not None, "the command opens them"
+        held_out = data.pairs.outside("cold-start", parts) if data.pairs else ()
+        return learn_ready(run, data.ready, tuple(held_out))
     assert data.teacher is not None, "the command asks for one"
-    own = data.teacher.pairs
-    return replace(data.teacher, pairs=part if own is None else own.part("cold-start", parts))
-
-
-STAGE_SECONDS = 30.0  # A stage needs at least so many, for its models and one step
+    part = data.teacher.pairs.part("cold-start", parts)
+    return cold_start(run, replace(data.teacher, pairs=part))
 
 
 def train_all(
     source: str, data: TrainingData, config: TrainConfig, folder: RunFolder, time_budget: TimeBudget
 ) -> Path | None:
-    """The stages from the checkpoint `source`, each on from the one before; gives the last result.
+    """Run the stages in turn from the checkpoint `source`; return the last result.
 
-    Each has an equal share of the time that is left. If time is limited, there is no gate, and no
-    further stage begins in the last half minute. Raises BadInput if the gate is not passed.
+    Returns None if it was stopped or its time is up: a stage then waits to be resumed. Raises
+    BadInput if the gate is not passed.
     """
+    # A deadline stops a stage as a person does, so that it resumes
+    limited = replace(time_budget, stopped=lambda: time_budget.over, deadline=None)
     model, begun_with = source, folder.state.model
     assert data.pairs is not None, "the command opens them"
-    for number, stage in enumerate(STAGES):
-        if number and folder.processes.agreed(time_budget.left < STAGE_SECONDS):
-            time_budget.say(f"No time is left for {stage}: train on from the result, with --model.")
-            break
-        share = 1 / len(STAGES[number:])
+    for stage in STAGES:
         state = TrainingRun(stage, begun_with, data.name)
         with open_run_folder(
             folder.path / stage, state, config, resume=True, processes=folder.processes
@@ -230,21 +223,18 @@ def train_all(
             done = (
                 inner.result
                 if inner.state.done
-                else train_stage(stage, model, data, config, inner, time_budget.part(share))
+                else train_stage(stage, model, data, config, inner, limited)
             )
-            if done is None or (
-                folder.processes.agreed(time_budget.stopped()) and stage != STAGES[-1]
-            ):
+            if done is None or (folder.processes.agreed(limited.stopped()) and stage != STAGES[-1]):
                 return None
-            if stage == "cold-start" and time_budget.deadline is None:
+            if stage == "cold-start":
                 pass_gate(_held_out(inner, data.pairs, config), config.gates, model)
         model, begun_with = str(done), f"the result of {stage}"
+    made = folder.path / MADE
     if folder.processes.main:
-        with new_checkpoint(folder) as made:
-            shutil.copytree(model, made, dirs_exist_ok=True)
-    else:
-        folder.processes.wait()
-    return folder.result
+        shutil.rmtree(made, ignore_errors=True)
+        shutil.copytree(model, made)
+    return folder.finish(made)
 
 
 def _held_out(folder: RunFolder, pairs: PairSet, config: TrainConfig) -> HeldOutFigures:

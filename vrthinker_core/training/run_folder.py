@@ -1,4 +1,4 @@
-"""The folder of a training run (`--out`): its state, its checkpoints and its result."""
+"""The folder of a training run (`--out`): state, checkpoints and result."""
 
 from __future__ import annotations
 
@@ -7,19 +7,18 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from math import inf
 from pathlib import Path
 from secrets import token_hex
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from safetensors import SafetensorError
 
 from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.errors import BadInput, data_errors, os_errors, type_adapter
-from vrthinker_core.results.trace_files import CHECKPOINTS, MADE, RESULT, STATE as STATE
+from vrthinker_core.results.trace_files import CHECKPOINTS, RESULT, STATE as STATE
 from vrthinker_core.storage import hold_folder, remove_parts, write_atomically
 from vrthinker_core.training.config import CONFIG, TrainConfig, config_json, read_config
 from vrthinker_core.training.metrics import MetricsWriter, StepMetrics, name_of
@@ -30,45 +29,35 @@ Listener = Callable[[StepMetrics, int], None]  # A step, and how many there will
 
 @dataclass(frozen=True, slots=True)
 class TimeBudget:
-    """One start of a run, or of one stage of it."""
+    """What ends a start of a run, and who hears its progress."""
 
     stopped: Callable[[], bool] = not_cancelled  # Somebody asked it to stop
-    deadline: float | None = None  # On the clock of `time.monotonic`; the stage is done then
+    deadline: float | None = None  # On the clock of `time.monotonic`
     tell: Listener = lambda *_: None
-    say: Callable[[str], None] = lambda _: None  # Hears sentences on how the stage is run
-
-    @property
-    def left(self) -> float:
-        """Seconds until the deadline; infinite without one."""
-        return inf if self.deadline is None else self.deadline - time.monotonic()
+    say: Callable[[str], None] = lambda _: None  # Hears sentences on how the stage runs
 
     @property
     def over(self) -> bool:
-        """No further step is to begin."""
-        return self.stopped() or self.left <= 0
-
-    def part(self, share: float) -> TimeBudget:
-        """The same sitting with that share of the time that is left."""
-        if self.deadline is None:
-            return self
-        return replace(self, deadline=time.monotonic() + max(0.0, self.left) * share)
+        """Whether no further step begins."""
+        late = self.deadline is not None and time.monotonic() >= self.deadline
+        return late or self.stopped()
 
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """How many there are, and which one this is."""
+    """The number of processes that train together, and which one this is."""
 
     count: int = 1
     number: int = 0
 
     @property
     def main(self) -> bool:
-        """This one writes, and says how far the training is."""
+        """Whether this one writes, and tells the progress."""
         return self.number == 0
 
     @property
     def device(self) -> str | None:
-        """This process's own GPU; None with one process or no GPU: the judge may choose."""
+        """This process's GPU; None if the judge may choose."""
         if self.count == 1:
             return None
         import torch
@@ -76,14 +65,14 @@ class Processes:
         return f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if torch.cuda.is_available() else None
 
     def wait(self) -> None:
-        """Wait until all of them have come here."""
+        """Wait until all processes are here."""
         if self.count > 1:
             from torch import distributed
 
             distributed.barrier()
 
     def agreed(self, said: bool) -> bool:
-        """Give what the main process said in all of them; they call it together."""
+        """Return the main process's value in all processes, which call this together."""
         if self.count == 1:
             return said
         from accelerate.utils import broadcast_object_list
@@ -95,18 +84,18 @@ ALONE = Processes()
 
 
 def world_size() -> int:
-    """How many processes `accelerate launch` started, connected or not yet."""
+    """Return the number of processes that `accelerate launch` started, connected or not."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def launched_processes() -> Processes:
-    """Those that `accelerate launch` started, connected; this one alone if nothing did."""
+    """Connect the processes of `accelerate launch`; without it return this one alone."""
     if world_size() < 2:
         return ALONE
     import torch
     from accelerate import PartialState
 
-    # A process may wait so long for another one, which plays rollouts meanwhile
+    # A process waits so long for another one that plays rollouts
     state = PartialState(cpu=not torch.cuda.is_available(), timeout=timedelta(days=7))
     return Processes(state.num_processes, state.process_index)
 
@@ -115,14 +104,14 @@ MAY_CHANGE = (
     *("grpo.steps", "checkpoint_minutes", "gates.", "trackio"),
     *("grpo.shown_every", "grpo.micro_batch", "grpo.trl.vllm"),
 )
-"""Beginnings of the names of settings that a run may go on with changed."""
+"""Beginnings of the names of settings that may change when a run resumes."""
 
 
 def config_difference(before: TrainConfig, now: TrainConfig) -> str:
-    """The first setting in which two configurations differ and a run may not; "" if none."""
+    """Return the first setting that differs and must not, else ""."""
     old, new = (dict(_flat(json.loads(config_json(each)))) for each in (before, now))
     for name in old:
-        # `gates.pairs` may not: of a finite set, what is not held out is learnt from
+        # `gates.pairs` must not: it divides a finite set into held-out and learnt pairs
         fixed = name == "gates.pairs" or not name.startswith(MAY_CHANGE)
         if fixed and old[name] != new[name]:
             return f"{name} {old[name]!r} instead of {new[name]!r}"
@@ -130,7 +119,7 @@ def config_difference(before: TrainConfig, now: TrainConfig) -> str:
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every value of a nested table, with its name as `--set` writes it."""
+    """Yield each value of a nested table with its name in `--set`."""
     for name, value in values.items():
         if isinstance(value, Mapping):
             yield from _flat(value, f"{prefix}{name}.")
@@ -146,48 +135,50 @@ StageName = Literal[TrainedStage, "all"]
 
 @dataclass(frozen=True, slots=True)
 class TrainingRun:
-    """Which run a folder holds, and how far it has come."""
-
-    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
+    """Which run a folder holds, and whether it is done."""
 
     stage: StageName
     model: str  # As it was given: a folder or a hub id
     data: str  # As it was given
-    teacher: str | None = None  # As it was chosen, "" for none; None in a state of earlier versions
+    teacher: str | None = None  # As it was chosen; "" without one, None if nobody asks
     done: bool = False  # The result is there
-    seconds: float = 0.0  # Of all starts until it was done, but for those that were killed
-    starts: int = 0
-    digest: str | None = None  # Of the pairs; None if they never end or nobody asks for them
+    digest: str | None = None  # Of the pairs; None if they never end or nobody asks
     curves: str | None = None  # Its name in trackio, which no other run has
 
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """A folder of a training run, made ready."""
+    """The folder of a training run, ready for use."""
 
     path: Path
-    processes: Processes = ALONE  # That train together; the main one alone writes here
+    processes: Processes = ALONE  # They train together; the main one alone writes here
 
     @property
     def checkpoints(self) -> Path:
-        """The folder from which the stage goes on after a stop."""
+        """The folder of the trainer's checkpoints."""
         return self.path / CHECKPOINTS
 
     @property
+    def has_learnt(self) -> bool:
+        """Whether a checkpoint was saved, so that training data must stay."""
+        return any(self.checkpoints.glob("trainer/checkpoint-*"))
+
+    @property
     def result(self) -> Path:
-        """The trained judge; there when the stage is done."""
+        """The trained judge; there when the run is done."""
         return self.path / RESULT
 
     @property
     def state(self) -> TrainingRun:
-        """How far the run has come."""
+        """The state on the disk. Raises BadInput."""
         return read_state(self.path)
 
     def finish(self, made: Path) -> Path:
-        """Make `made`, a folder beside it, the result; the run is done then. Raises OSError."""
+        """Make the folder `made` the result; raises OSError. The run is done then."""
         if self.processes.main:
-            if self.result.exists():
-                shutil.rmtree(self.result)
+            for path in made.iterdir():
+                _sync(path)
+            shutil.rmtree(self.result, ignore_errors=True)
             made.rename(self.result)
             _sync(self.path)
             _write_state(self.path, replace(self.state, done=True))
@@ -196,12 +187,7 @@ class RunFolder:
 
 
 def read_state(out: Path) -> TrainingRun:
-    """The state of the run in a folder. Raises BadInput."""
-    if (out / "base").is_dir():  # an earlier version made it
-        raise BadInput(
-            f"{out} holds a run with the stage base, which is gone: name a new folder, and its "
-            "checkpoint with --model."
-        )
+    """Return the state of the run in a folder. Raises BadInput."""
     damaged = f"Name a new folder with --out: {out / STATE} is damaged"
     with os_errors(f"Cannot read {out / STATE}"), data_errors(damaged):
         return type_adapter(TrainingRun).validate_json((out / STATE).read_bytes(), strict=True)
@@ -211,11 +197,11 @@ def read_state(out: Path) -> TrainingRun:
 def open_run_folder(
     out: Path, run: TrainingRun, config: TrainConfig, *, resume: bool, processes: Processes = ALONE
 ) -> Iterator[RunFolder]:
-    """The folder of `run`, held by the main process until the block ends or it dies.
+    """Open the folder of `run`; the main process holds it meanwhile.
 
-    `resume` goes on with the same run, and begins it if nothing is there yet. Raises BadInput for a
-    folder that another process writes, that holds anything else, or in which this run has kept
-    something and is not to be resumed; and when the disk is full.
+    `resume` continues the same run, or begins it in an empty folder. Raises BadInput if another
+    process writes there, if the folder holds another run or other files, if it holds this run and
+    `resume` is false, and if the disk is full.
     """
     folder = RunFolder(out, processes)
     if not processes.main:
@@ -226,49 +212,25 @@ def open_run_folder(
         out.mkdir(parents=True, exist_ok=True)
         with hold_folder(out):
             remove_parts(out)
-            state = _run_there(out, run, config, resume)
+            state = _checked_state(out, run, config, resume)
             write_atomically(out / CONFIG, config_json(config).encode() + b"\n")
-            teacher = run.teacher if state.teacher is None else state.teacher
-            digest, starts = state.digest or run.digest, state.starts + 1
-            _write_state(out, replace(state, teacher=teacher, digest=digest, starts=starts))
+            _write_state(out, replace(state, digest=state.digest or run.digest))
             for inside in (out / CHECKPOINTS, out / ROLLOUTS):
                 inside.mkdir(exist_ok=True)
                 remove_parts(inside)
             processes.wait()
-            done, start = state.done, time.monotonic()
-            try:
-                yield folder
-            finally:
-                with suppress(OSError, BadInput):  # an earlier error must not be hidden
-                    state, spent = read_state(out), 0.0 if done else time.monotonic() - start
-                    _write_state(out, replace(state, seconds=state.seconds + spent))
+            yield folder
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:200]
         raise BadInput(
-            f"Cannot write to {out}: {reason}. What was saved before is there still."
+            f"Cannot write to {out}: {reason}. Go on with --resume from what was saved before."
         ) from None
 
 
-@contextmanager
-def new_checkpoint(folder: RunFolder) -> Iterator[Path]:
-    """An empty folder, which becomes the result if the block ends without an exception."""
-    made = folder.path / MADE
-    shutil.rmtree(made, ignore_errors=True)
-    made.mkdir()
-    try:
-        yield made
-        for path in made.iterdir():
-            _sync(path)
-        folder.finish(made)
-    except BaseException:
-        shutil.rmtree(made, ignore_errors=True)
-        raise
+def _checked_state(out: Path, run: TrainingRun, config: TrainConfig, resume: bool) -> TrainingRun:
+    """Return the state in the folder, or a new one. Raises BadInput.
 
-
-def _run_there(out: Path, run: TrainingRun, config: TrainConfig, resume: bool) -> TrainingRun:
-    """The run that is in the folder, or a new one. Raises BadInput.
-
-    A run that has kept nothing yet, as one that was refused, makes way for any other.
+    A run that has kept nothing yet, such as a refused one, makes way for any other.
     """
     there = {path.name for path in out.iterdir()}
     if STATE not in there:
@@ -280,7 +242,7 @@ def _run_there(out: Path, run: TrainingRun, config: TrainConfig, resume: bool) -
     before = read_state(out)
     files = (path for path in out.rglob("*") if path.name not in (STATE, CONFIG) and path.is_file())
     if not before.done and not any(path.stat().st_size for path in files):
-        return replace(run, seconds=before.seconds, starts=before.starts, curves=before.curves)
+        return replace(run, curves=before.curves)
     _check_same(out, before, run, config)
     if not resume:
         raise BadInput(
@@ -290,28 +252,21 @@ def _run_there(out: Path, run: TrainingRun, config: TrainConfig, resume: bool) -
 
 
 def _check_same(out: Path, before: TrainingRun, run: TrainingRun, config: TrainConfig) -> None:
-    """Raise BadInput if the folder's run is another, or may not go on with this configuration."""
-    if before.stage != run.stage:
-        raise BadInput(
-            f"{out} holds a run of the stage {before.stage}, not {run.stage}: name a new folder "
-            "with --out."
-        )
-    for what in ("model", "data", "teacher"):
+    """Raise BadInput for another run, or settings that must not change."""
+    config_before = read_config(out)
+    different = [config_difference(config_before, config)]
+    for what in ("teacher", "data", "model", "stage"):
         old, new = getattr(before, what), getattr(run, what)
         if old != new and None not in (old, new):
             old, new = (encodable(value) or "nothing" for value in (old, new))
-            raise BadInput(
-                f"{out} holds a run with {what} {old!r} instead of {new!r}: give the same, or name "
-                "a new folder with --out."
-            )
-    if before.digest != run.digest and None not in (before.digest, run.digest):
-        changed = f"{encodable(run.data)} holds other pairs than when the run in {out} began"
-        raise BadInput(f"{changed}: give them as they were, or name a new folder with --out.")
-    config_before = read_config(out)
-    if difference := config_difference(config_before, config):
+            different.append(f"{what} {old!r} instead of {new!r}")
+    if difference := different[-1]:
         raise BadInput(
             f"{out} holds a run with {difference}: give the same, or name a new folder with --out."
         )
+    if before.digest != run.digest and None not in (before.digest, run.digest):
+        changed = f"{encodable(run.data)} holds other pairs than when the run in {out} began"
+        raise BadInput(f"{changed}: give them as they were, or name a new folder with --out.")
     steps = config_before.grpo.steps
     if before.done and run.stage in ("grpo", "all") and config.grpo.steps != steps:
         raise BadInput(
@@ -325,7 +280,7 @@ def _write_state(out: Path, state: TrainingRun) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Put on the disk what was written to a file, or which names a folder holds."""
+    """Flush a file, or the names in a folder, to the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -335,7 +290,7 @@ def _sync(path: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class StageRun:
-    """One start of a stage: what it trains, how, where and for how long."""
+    """One start of a stage: its model, settings, folder and time."""
 
     source: str  # The checkpoint that it begins with: a folder or hub id
     config: TrainConfig
@@ -344,16 +299,21 @@ class StageRun:
 
     @property
     def stopped(self) -> bool:
-        """Somebody asked the main process to stop; all processes ask together."""
+        """Whether somebody asked the main process to stop; all processes ask together."""
         return self.folder.processes.agreed(self.time_budget.stopped())
 
+    @property
+    def over(self) -> bool:
+        """Whether the main process was stopped or its time is up."""
+        return self.folder.processes.agreed(self.time_budget.over)
+
     def finish(self, made: Path) -> Path | None:
-        """Make `made` the result; gives None if the run was stopped. Raises OSError."""
+        """Make `made` the result, or return None if stopped. Raises OSError."""
         return None if self.stopped else self.folder.finish(made)
 
     @contextmanager
     def record(self) -> Iterator[Callable[[StepMetrics, int], bool]]:
-        """A function that records a step of so many, and says whether it was the last.
+        """Yield a function that records a step and returns whether to stop.
 
         It adds stage and seconds; only the main process records. Raises BadInput.
         """

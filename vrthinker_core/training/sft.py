@@ -1,33 +1,35 @@
-"""Supervised fine-tuning on ready token rows, the paper's first two stages: TRL's `SFTTrainer`.
+"""Supervised fine-tuning on token rows, the paper's first two stages: TRL's `SFTTrainer`.
 
-The rows hold the very tokens that were sampled, so no chat template stands between a rollout and
-the loss. Run by `accelerate launch` it spreads over GPUs (FSDP2, DeepSpeed).
+A row holds the very tokens that were sampled, so no chat template stands between a rollout and the
+loss. Run by `accelerate launch` it spreads over GPUs (FSDP2, DeepSpeed).
 """
 
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from itertools import islice
 from math import ceil
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from transformers import PreTrainedTokenizerFast, Qwen2_5_VLForConditionalGeneration
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
 from vrthinker_core.backends.chat_template import VisionItem
 from vrthinker_core.backends.checkpoint import Checkpoint
+from vrthinker_core.backends.generation import LoadedModel
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.backends.vision_encoder import VisionEncoder
 from vrthinker_core.errors import BadInput
 from vrthinker_core.system import cpu_count
 from vrthinker_core.training.config import OptimizerConfig, SftConfig, TrainConfig
 from vrthinker_core.training.metrics import StepMetrics
-from vrthinker_core.training.row_set import without_pixels
+from vrthinker_core.training.rollouts import Rollout
 from vrthinker_core.training.run_folder import world_size
 from vrthinker_core.training.sharding import (
     forget_deepspeed,
@@ -37,15 +39,152 @@ from vrthinker_core.training.sharding import (
     open_whole,
     save_judge,
 )
-from vrthinker_core.training.token_rows import Encode, TokenRow, collate
+from vrthinker_core.training.traces import NotForTraining, StoredRollout
 from vrthinker_core.training.trainer_checkpoints import quiet_libraries, train_and_save
 from vrthinker_core.types import ProtocolName
+from vrthinker_core.words import count
+
+PIXELS = {"image": "pixel_values", "video": "pixel_values_videos"}  # As `forward` calls patches
+IGNORED = -100  # The label of a token that is not learnt, as torch's cross entropy has it
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRow:
+    """One training example: a conversation up to the end of a reply."""
+
+    input_ids: tuple[int, ...]
+    labels: tuple[int, ...]  # Each learnt token, IGNORED elsewhere; as long as `input_ids`
+    items: tuple[VisionItem, ...]  # The pictures, in the order of their placeholders
+    turns: tuple[int, ...]  # Numbers of the turns whose replies are learnt here, 1-based
+    read_again: Callable[[], "TokenRow | None"] | None = field(
+        default=None, repr=False, compare=False
+    )  # Set if `items` have no pixels
+
+    @property
+    def learnt(self) -> int:
+        """Number of learnt tokens."""
+        return sum(label != IGNORED for label in self.labels)
+
+    def with_pixels(self) -> "TokenRow":
+        """Return the row with pixels, read again if they were dropped.
+
+        Raises BadInput if its run or videos have changed, VideoError if a video is gone.
+        """
+        if self.read_again is None:
+            return self
+        row = self.read_again()
+        if row is None or row != self:
+            raise BadInput(
+                "A run is not what it was when training began: leave runs and videos as they are "
+                "meanwhile."
+            )
+        return row
+
+
+def token_rows(rollout: Rollout, loaded: LoadedModel) -> Iterator[TokenRow]:
+    """Yield the rollout as rows; each reply is learnt once.
+
+    A row holds consecutive turns while each prompt continues the last reply; a prompt that the
+    memory window has changed starts a new row. Placeholders stand for pictures.
+    """
+    tokenizer, control = loaded.tokenizer, loaded.tokenizer.control
+    pads = {"image": control.image_pad, "video": control.video_pad}
+    prompts = [loaded.render(prompt) for prompt in rollout.prompts]
+    turns: list[int] = []
+    taught: set[int] = set()  # Positions of the judge's own tokens
+    for k, prompt in enumerate(prompts):
+        completion, start = rollout.run.turns[k].completion, len(prompt)
+        end = [control.im_end] if completion.stop == "end" else []
+        whole = [*prompt, *(completion.tokens or tokenizer.encode(completion.text)), *end]
+        turns.append(k + 1)
+        taught.update(range(start, len(whole)))
+        if completion.redirected:  # tokens of a redirect are not learnt
+            first, last = completion.redirected
+            taught.difference_update(range(start + first, start + last))
+        if k + 1 < len(prompts) and prompts[k + 1][: len(whole)] == whole:
+            continue
+        ids: list[int] = []
+        labels: list[int] = []
+        for position, item in enumerate(whole):
+            new = [item] if isinstance(item, int) else [pads[item.kind]] * item.num_tokens
+            ids += new
+            labels += new if position in taught else [IGNORED] * len(new)
+        items = tuple(item for item in whole if not isinstance(item, int))
+        yield TokenRow(tuple(ids), tuple(labels), items, tuple(turns))
+        turns, taught = [], set()
+
+
+Encode = Callable[[Sequence[VisionItem]], list[torch.Tensor]]
+"""Image features of each item, (tokens, hidden), in order."""
+
+
+def collate(
+    rows: Sequence[TokenRow],
+    loaded: LoadedModel,
+    encode: Encode | None = None,
+    *,
+    multiple: int = 16,
+) -> dict[str, torch.Tensor]:
+    """Return a batch for `forward`, padded on the right.
+
+    `input_ids`, `labels`, `attention_mask`, `mm_token_type_ids`: (rows, tokens); `image_grid_thw`:
+    (pictures, 3); `pixel_values`: (patches, channels * 2 * patch * patch), or for a frozen tower
+    the image features of `encode`, (tokens, hidden). `video_grid_thw` and `pixel_values_videos` are
+    the same of videos. `tokens` is a multiple of `multiple`. The mask is all ones: causal attention
+    never looks at padding on the right.
+    """
+    control = loaded.tokenizer.control
+    length = -(-max(len(row.input_ids) for row in rows) // multiple) * multiple
+    ids = torch.full((len(rows), length), control.endoftext)
+    labels = torch.full((len(rows), length), IGNORED)
+    for number, row in enumerate(rows):
+        ids[number, : len(row.input_ids)] = torch.tensor(row.input_ids)
+        labels[number, : len(row.labels)] = torch.tensor(row.labels)
+    kinds = (ids == control.image_pad).long() + 2 * (ids == control.video_pad).long()
+    batch = {
+        "input_ids": ids,
+        "labels": labels,
+        "attention_mask": torch.ones_like(ids),
+        "mm_token_type_ids": kinds,
+    }
+    for kind, name in PIXELS.items():
+        if items := [item for row in rows for item in row.items if item.kind == kind]:
+            batch[f"{kind}_grid_thw"] = torch.tensor([item.grid_thw for item in items])
+            features = torch.cat(encode(items)).float() if encode else None
+            batch[name] = loaded.vision.pixel_values(items) if features is None else features
+    return batch
+
+
+def bounded_rows(
+    rollouts: Iterable[StoredRollout], loaded: LoadedModel, room: int
+) -> Iterator[TokenRow]:
+    """Yield the rollouts' rows with at most `room` bytes of pixels.
+
+    The frames of a stage do not fit in memory: a run of a 7B has 24 MB. Pixels beyond the bound are
+    read again when a row is learnt.
+    """
+
+    def read(run: Callable[[], Rollout], place: int) -> TokenRow | None:
+        with suppress(NotForTraining):
+            return next(islice(token_rows(run(), loaded), place, None), None)
+        return None
+
+    for stored in rollouts:
+        for place, row in enumerate(token_rows(stored.rollout, loaded)):
+            size = sum(len(frame.rgb) for item in row.items for frame in item.frames)
+            if size <= room:
+                room -= size
+                yield row
+            else:
+                bare = tuple(replace(item, frames=()) for item in row.items)
+                again = partial(read, stored.read_again, place)
+                yield replace(row, items=bare, read_again=again)
 
 
 def freeze_vision(model: Qwen2_5_VLForConditionalGeneration) -> Qwen2_5_VLForConditionalGeneration:
-    """The model, whose `pixel_values` are now image features, (tokens, hidden): see `collate`.
+    """Let the model take image features, (tokens, hidden), as `pixel_values`: see `collate`.
 
-    Its vision tower has no gradients; the tower itself, as the vision encoder calls it, still sees.
+    Its vision tower has no gradients; the vision encoder still calls the tower itself.
     """
     inner: Any = model.model
     inner.visual.requires_grad_(False)
@@ -68,10 +207,10 @@ def kept_features(
 
     @cache
     def of_row(number: int) -> dict[VisionItem, torch.Tensor]:
-        # Features differ in their last bits with what is beside them; a resumed training has the
-        # same, since each row is encoded alone
+        # Each row is encoded alone: in a batch, features differ in their last bits, and a resumed
+        # training must have the same
         vision.clear()
-        items = rows[number].items
+        items = rows[number].with_pixels().items
         bare = (replace(item, frames=()) for item in items)
         return dict(zip(bare, vision.encode(items), strict=True))
 
@@ -83,14 +222,25 @@ def kept_features(
 
 
 def rows_a_step(sft: SftConfig, processes: int) -> int:
-    """Rows that one optimizer step learns from, in all processes together."""
+    """Return the rows of one optimizer step, in all processes together."""
     return sft.batch * sft.accumulation * processes
 
 
 def optimizer_steps(rows: int, sft: SftConfig, processes: int) -> int:
-    """Optimizer steps over so many rows, as a transformers trainer counts them."""
+    """Return the optimizer steps of a transformers trainer over so many rows."""
     passes = ceil(rows / (sft.batch * processes))
     return ceil(sft.epochs * ceil(passes / sft.accumulation))
+
+
+FEW_STEPS = 30
+
+
+def too_few_steps(steps: int) -> str:
+    """Return a warning for fewer than 30 optimizer steps, else ""."""
+    if steps >= FEW_STEPS:
+        return ""
+    few = f"Only {count(steps, 'optimizer step')}: set more epochs or a smaller accumulation"
+    return f"{few} for {FEW_STEPS} or more."
 
 
 @quiet_libraries()
@@ -103,11 +253,11 @@ def train_sft(
     report: Callable[[StepMetrics], bool | None] = lambda _: None,
     protocols: Sequence[ProtocolName] = (),
 ) -> Path:
-    """Train the judge of `checkpoint` on `rows`; gives `folder/model`, which the product opens.
+    """Train the judge of `checkpoint` on `rows`; return `folder/model`.
 
-    `sft`: the figures of this stage in `config`; `protocols`: of the rows. Goes on from the last
-    whole checkpoint in `folder/trainer`, with its optimizer, data order and random state. Raises
-    BadInput if the folder holds a training on other rows; CheckpointError for a damaged checkpoint.
+    `sft`: the stage's part of `config`; `protocols`: of the rows. Resumes from the last whole
+    checkpoint in `folder/trainer`, with optimizer, data order and random state. Raises BadInput if
+    the folder holds a training on other rows, CheckpointError for a damaged checkpoint.
     """
     from datasets import Dataset
     from trl import SFTTrainer
@@ -122,12 +272,12 @@ def train_sft(
         freeze_vision(opened.model)
     loaded = TransformersBackend(opened, opened.folder.name).loaded
     known = kept_features(rows, loaded.vision) if features else None
-    outlines = without_pixels(rows)
 
     def batch(examples: Sequence[dict[str, int]]) -> dict[str, torch.Tensor]:
         numbers = [each["row"] for each in examples]
-        chosen = [(outlines if known else rows)[number] for number in numbers]
-        return collate(chosen, loaded, known(numbers) if known else None)
+        if known:
+            return collate([rows[number] for number in numbers], loaded, known(numbers))
+        return collate([rows[number].with_pixels() for number in numbers], loaded)
 
     trainer = SFTTrainer(
         opened.model,
@@ -136,11 +286,11 @@ def train_sft(
         train_dataset=Dataset.from_list([{"row": number} for number in range(len(rows))]),
         processing_class=tokenizer_of(opened),
     )
-    # The mean over all learnt tokens of a step: this model says no, and then each pass counts alike
+    # The loss is the mean over all learnt tokens of a step; else each forward pass counts alike
     trainer.model_accepts_loss_kwargs = True
-    # A training is gone on with only if all that it learns from is the same
+    # A training resumes only on the very same rows
     subject = hashlib.sha256(checkpoint.name.encode())
-    for row in outlines:
+    for row in rows:
         keys = [item.frame_keys for item in row.items]
         subject.update(repr((row.input_ids, row.labels, keys)).encode())
     with heads_in_root():
@@ -156,7 +306,7 @@ def tokenizer_of(checkpoint: Checkpoint) -> Any:
 
 
 def use_all_cores(processes: int) -> None:
-    """Let torch compute with this process's share of the cores; an earlier judge leaves it one."""
+    """Let torch use this process's share of the cores again."""
     # The variable may hold one number for each level
     wanted = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
     own = int(wanted) if wanted.isdecimal() else 0
@@ -166,9 +316,9 @@ def use_all_cores(processes: int) -> None:
 def save_trained(
     trainer: Any, source: Path, target: Path, protocols: Sequence[ProtocolName] = ()
 ) -> Path:
-    """Write the trained model once, gathered from all processes; `target` stays whole throughout.
+    """Write the trained model to `target` once, gathered from all processes.
 
-    `protocols`: those that were learnt. Raises BadInput if it cannot be written.
+    `protocols`: the learnt ones. Raises OSError and SafetensorError.
     """
     model = trainer.accelerator.unwrap_model(trainer.model)
     main, sharded = trainer.is_world_process_zero(), is_sharded()
@@ -180,30 +330,19 @@ def save_trained(
             model = open_whole(source).model
             model.load_state_dict(state)
     if main:
-        part, old = (target.with_name(f".{target.name}.{what}") for what in ("part", "old"))
-        try:
-            for left in (part, old):
-                shutil.rmtree(left, ignore_errors=True)
-            part.mkdir(parents=True)
-            save_judge(model, str(source), part, protocols)
-            if target.exists():
-                target.rename(old)
-            part.rename(target)
-        except (OSError, SafetensorError) as error:
-            shutil.rmtree(part, ignore_errors=True)
-            reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:200]
-            raise BadInput(
-                f"The checkpoint {target.name} cannot be written ({reason}): make room, and go on "
-                "with --resume."
-            ) from error
-        shutil.rmtree(old, ignore_errors=True)
+        part = target.with_name(f".{target.name}.part")
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir(parents=True)
+        save_judge(model, str(source), part, protocols)
+        shutil.rmtree(target, ignore_errors=True)
+        part.rename(target)
     trainer.accelerator.wait_for_everyone()
     return target
 
 
 @cache
 def multiplies_bfloat16() -> bool:
-    """Whether this processor multiplies bfloat16 well: with AVX2 alone float32 is far quicker."""
+    """Return whether this processor multiplies bfloat16 well; AVX2 does not."""
     known = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
     return known and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
@@ -211,7 +350,7 @@ def multiplies_bfloat16() -> bool:
 def trainer_arguments(
     optimizer: OptimizerConfig, config: TrainConfig, folder: Path
 ) -> dict[str, Any]:
-    """What each of TRL's trainers is told."""
+    """Return the arguments that all of TRL's trainers share."""
     cpu, constant = not torch.cuda.is_available(), optimizer.schedule == "constant"
     return {
         "output_dir": str(folder),
@@ -234,7 +373,7 @@ def trainer_arguments(
 
 
 def sft_arguments(sft: SftConfig, config: TrainConfig, folder: Path) -> Any:
-    """The configuration as TRL's."""
+    """Return the configuration as TRL's."""
     from trl import SFTConfig
 
     fast = torch.cuda.is_available() or multiplies_bfloat16()

@@ -1,24 +1,36 @@
-"""A teacher: any judge over pairs with known labels, whose runs are kept to be learnt from.
+"""A teacher: a judge whose runs over labelled pairs teach another judge.
 
-The folder holds `outcomes.jsonl`, a line for each run, and `traces/`, which `python app.py --runs`
-opens. A killed teacher goes on where it stopped.
+Its folder holds `outcomes.jsonl`, a line for each run, and `traces/`, which `python app.py --runs`
+opens. A killed teacher continues where it stopped.
 """
 
 import hashlib
+import json
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import chain, islice, takewhile
 from pathlib import Path
+from typing import Any
 
 from vrthinker_core.backends.base import Backend, RemoteBackend, not_cancelled
 from vrthinker_core.backends.scripted import ScriptedBackend
 from vrthinker_core.drawn.world import DrawnPair
-from vrthinker_core.errors import VideoError, os_errors
-from vrthinker_core.storage import write_atomically
-from vrthinker_core.traces import to_json
+from vrthinker_core.errors import BadInput, VideoError, os_errors, type_adapter
+from vrthinker_core.storage import LineFile, remove_parts, write_atomically
+from vrthinker_core.traces import load, to_json
 from vrthinker_core.training.config import PartsConfig
-from vrthinker_core.training.filters import Outcome, Reason, refusal
-from vrthinker_core.training.outcome_file import KEPT, OutcomeFile
+from vrthinker_core.training.filters import (
+    FORMAT,
+    OUTCOMES,
+    Outcome,
+    Reason,
+    read_identity,
+    read_outcomes,
+    refusal,
+)
 from vrthinker_core.training.pair_set import ClipFrames, DrawnFrames, PairSet
 from vrthinker_core.training.rollouts import (
     LabelledPair,
@@ -27,68 +39,92 @@ from vrthinker_core.training.rollouts import (
     in_order,
     play_each,
 )
-from vrthinker_core.training.trace_folder import to_trace
+from vrthinker_core.training.traces import NotForTraining, StoredRollout, to_rollout, to_trace
 from vrthinker_core.types import ProtocolName, Settings
 from vrthinker_core.words import encodable
 
 TRACES = "traces"  # Folder beside the outcomes
-BackendOfPair = Callable[[int], Backend]  # The judge of a pair: a script knows its pair's truth
+KEPT = " What is there already is kept."
+BackendOfPair = Callable[[LabelledPair], Backend]  # A script knows its pair's truth
 
 
 @dataclass(frozen=True, slots=True)
-class TeacherJob:
-    """What a teacher does. Its folder goes on only with the very same."""
+class Teacher:
+    """A judge, its pairs, and how it plays them."""
 
-    judge: str  # As it was chosen
-    data: str  # As the pairs were chosen
+    name: str  # As it was chosen
+    open: Callable[[], Backend | BackendOfPair]  # Called when it plays: a model takes memory
+    pairs: PairSet
+    data: str = ""  # As the pairs were chosen
     settings: Settings = Settings()
     samples: int = 1  # Runs of each pair
     parts: PartsConfig | None = None  # The pairs are the part of the cold start; None: all
     live: int = 32  # Runs side by side
-    keep_all: bool = True  # Traces of runs that do not pass the filters are stored, too
+    keep_all: bool = True  # Store the traces of refused runs, too
 
 
 def run_teacher(
-    pairs: PairSet,
+    teacher: Teacher,
     numbers: Iterable[int],
-    judge: Backend | BackendOfPair,
-    job: TeacherJob,
     out: Path,
     stopped: Callable[[], bool] = not_cancelled,
 ) -> Iterator[Outcome]:
-    """Judge the pairs of these numbers; gives what becomes of each run that was not there yet.
+    """Play these pairs into `out`; yield the outcome of each new run.
 
-    Once it is `stopped`, no pair is begun but the first: however short a sitting is, it comes
-    further. Those in hand are played to their end and kept; whoever leaves before loses them.
+    After `stopped` only the first pair begins, so that each call makes progress. Runs that have
+    begun are played to their end and kept, unless the caller leaves before.
 
-    Raises BadInput if `out` holds the runs of another job or cannot be written, and what the judge
-    raises. A pair whose video cannot be read is an outcome, and is tried again when the teacher is
-    called again; one that is too long for the judge is an outcome, too, and is not.
+    Raises BadInput if `out` holds the runs of another teacher or cannot be written, and what the
+    judge raises. The next call tries an unreadable video again, but no pair that is too long.
     """
-    # What must be the same for a folder to be gone on with
-    identity = asdict(job)
-    del identity["live"], identity["keep_all"]
-    with OutcomeFile(out, identity, TRACES) as file:
-        done = {(each.pair, each.sample) for each in file.outcomes if each.reason != Reason.VIDEO}
-        samples = range(job.samples)
+    _prepare(out, teacher)
+    with LineFile(out / OUTCOMES) as lines:
+        done = {
+            (each.pair, each.sample) for each in read_outcomes(out) if each.reason != Reason.VIDEO
+        }
+        samples = range(teacher.samples)
         missing = (
             number for number in numbers if any((number, each) not in done for each in samples)
         )
-        begun = chain(islice(missing, 1), takewhile(lambda _: not stopped(), missing))
-        for number, sample, played in _play_pairs(pairs, begun, judge, job):
-            if (number, sample) not in done:
-                outcome = _store(number, sample, played, pairs.pair(number), job, out)
-                file.append(outcome)
-                yield outcome
+        for first in islice(missing, 1):
+            begun = chain([first], takewhile(lambda _: not stopped(), missing))
+            for number, sample, played in _play(teacher, begun):
+                if (number, sample) not in done:
+                    outcome = _store(number, sample, played, teacher, out)
+                    with os_errors(f"Cannot write {out / OUTCOMES}", KEPT):
+                        lines.append(type_adapter(Outcome).dump_json(outcome))
+                    yield outcome
+
+
+def _prepare(out: Path, teacher: Teacher) -> None:
+    """Make the folder of this very teacher, or raise BadInput."""
+    path = out / OUTCOMES
+    identity: dict[str, Any] = {"format": FORMAT, "judge": teacher.name, "data": teacher.data}
+    identity |= {"settings": asdict(teacher.settings), "samples": teacher.samples}
+    identity |= {"parts": asdict(teacher.parts) if teacher.parts else None}
+    line = json.dumps(identity)
+    with os_errors(f"Cannot write to {out}"):
+        out.mkdir(parents=True, exist_ok=True)
+        if not path.exists() and any(out.iterdir()):
+            raise BadInput(f"{out} holds other files: name a new folder with --out.")
+        (out / TRACES).mkdir(exist_ok=True)
+        remove_parts(out / TRACES)
+        with LineFile(path) as lines:
+            if lines.empty:
+                lines.append(line.encode())
+    before, now = read_identity(out), json.loads(line)
+    if changed := " and ".join(name for name in now if before.get(name) != now[name]):
+        raise BadInput(
+            f"{out} holds runs with another value of {changed}: name a new folder with --out."
+        )
 
 
 def scripted_teacher(
-    pairs: PairSet, write: Callable[[DrawnPair, ProtocolName], Sequence[str]]
+    write: Callable[[DrawnPair, ProtocolName], Sequence[str]],
 ) -> BackendOfPair:
-    """The teacher of drawn pairs: a script of the replies that `write` gives for each, in order."""
+    """Return a teacher that replies to drawn pairs as `write` says."""
 
-    def of_pair(number: int) -> ScriptedBackend:
-        pair = pairs.pair(number)
+    def of_pair(pair: LabelledPair) -> ScriptedBackend:
         assert isinstance(pair.source, DrawnFrames), "a script knows drawn pairs alone"
         protocol = pair.protocol or "paired"
         return ScriptedBackend(write(pair.source.pair, protocol), protocol, "scripted teacher")
@@ -96,47 +132,41 @@ def scripted_teacher(
     return of_pair
 
 
-def _play_pairs(
-    pairs: PairSet, numbers: Iterator[int], judge: Backend | BackendOfPair, job: TeacherJob
+def _play(
+    teacher: Teacher, numbers: Iterator[int]
 ) -> Iterator[tuple[int, int, Rollout | Unplayable]]:
-    """Pair, sample and what came of it, as many side by side as the job says.
-
-    At a server each goes at its own pace.
-    """
-    begun: list[int] = []
+    """Yield pair, sample and rollout; a server's runs as they end."""
+    judge, samples, begun = teacher.open(), teacher.samples, list[int]()
 
     def taken() -> Iterator[LabelledPair]:
         for number in numbers:
             begun.append(number)
-            yield pairs.pair(number)
+            yield teacher.pairs.pair(number)
 
     if callable(judge):
         for number in numbers:
-            one = play_each([pairs.pair(number)], judge(number), job.settings, job.samples)
+            pair = teacher.pairs.pair(number)
+            one = play_each([pair], judge(pair), teacher.settings, samples)
             for sample, result in in_order(one):
                 yield number, sample, result
         return
-    played = play_each(taken(), judge, job.settings, job.samples, job.live)
+    played = play_each(taken(), judge, teacher.settings, samples, teacher.live)
     for position, result in played if isinstance(judge, RemoteBackend) else in_order(played):
-        yield begun[position // job.samples], position % job.samples, result
+        yield begun[position // samples], position % samples, result
 
 
 def _store(
-    number: int,
-    sample: int,
-    played: Rollout | Unplayable,
-    pair: LabelledPair,
-    job: TeacherJob,
-    out: Path,
+    number: int, sample: int, played: Rollout | Unplayable, teacher: Teacher, out: Path
 ) -> Outcome:
-    """Pass the run through the filters and keep its trace. Raises BadInput if the disk is full."""
+    """Filter the run and keep its trace. Raises BadInput."""
+    pair = teacher.pairs.pair(number)
     outcome = Outcome(number, sample, pair.truth.labels)
     if isinstance(pair.source, ClipFrames):
         videos = pair.source.videos
         outcome = replace(outcome, first=str(videos.first), second=str(videos.second))
     if not isinstance(played, Rollout):
         reason = Reason.VIDEO if isinstance(played, VideoError) else Reason.CONTEXT
-        return replace(outcome, reason=reason, sentence=encodable(str(played)))
+        return replace(outcome, reason=str(reason), sentence=encodable(str(played)))
     run = played.run
     written = "\0".join(turn.completion.text for turn in run.turns).encode("utf-8", "replace")
     outcome = replace(
@@ -145,10 +175,42 @@ def _store(
         replies=hashlib.sha256(written).hexdigest()[:16],
     )
     if refused := refusal(run, pair.truth):
-        outcome = replace(outcome, reason=str(refused.reason), sentence=refused.sentence)
-        if not job.keep_all:
+        outcome = replace(outcome, reason=str(refused[0]), sentence=refused[1])
+        if not teacher.keep_all:
             return outcome
     outcome = replace(outcome, file=f"{TRACES}/pair-{number:06d}-{sample}.json")
     with os_errors(f"Cannot write to {out}", KEPT):
         write_atomically(out / outcome.file, to_json(to_trace(played)))
     return outcome
+
+
+def kept_rollouts(
+    out: Path, pairs: PairSet, chosen: Sequence[Outcome] | None = None, *, keep_tokens: bool
+) -> Iterator[StoredRollout]:
+    """Yield the rollouts of `chosen`, by default of all kept outcomes.
+
+    `keep_tokens` as in `to_rollout`. Raises BadInput, TraceError, VideoError, and NotForTraining if
+    `pairs` are others.
+    """
+
+    def read(outcome: Outcome) -> Rollout:
+        try:
+            pair = pairs.pair(outcome.pair)
+        except IndexError:
+            raise NotForTraining(
+                "the data hold fewer pairs today than there were: give them as they were"
+            ) from None
+        return to_rollout(load(out / outcome.file), pair, keep_tokens=keep_tokens)
+
+    outcomes = chosen if chosen is not None else [each for each in read_outcomes(out) if each.kept]
+    readers = 2  # Threads that read stored rollouts, and draw or decode their frames
+    waiting = iter(outcomes)
+    with ThreadPoolExecutor(readers, "rollout") as executor:
+
+        def begin(outcome: Outcome) -> Future[StoredRollout]:
+            return executor.submit(StoredRollout.read, partial(read, outcome))
+
+        running = deque(map(begin, islice(waiting, readers + 1)))
+        while running:
+            yield running.popleft().result()
+            running.extend(map(begin, islice(waiting, 1)))

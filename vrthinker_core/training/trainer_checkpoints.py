@@ -1,10 +1,9 @@
-"""Checkpoints of a transformers trainer by the clock, each whole or not there, and how far it is.
+"""Timed checkpoints of a transformers trainer, whole or not there.
 
-A save takes seconds to minutes, and a process may be killed within. So a mark is written last,
-atomically, which names every file and its size; what has no mark, or another size, is removed.
+A save takes seconds to minutes, and a process may be killed meanwhile. So a mark is written last,
+atomically, with each file and its size. A checkpoint without a true mark is removed.
 """
 
-import errno
 import json
 import shutil
 import time
@@ -18,7 +17,6 @@ from typing import Any
 
 import torch
 from accelerate.utils import broadcast
-from safetensors import SafetensorError
 from transformers import PrinterCallback, Qwen2_5_VLForConditionalGeneration, TrainerCallback
 
 from vrthinker_core.backends.checkpoint import quiet_transformers
@@ -40,7 +38,7 @@ NO_MEMORY = (
 
 @contextmanager
 def quiet_libraries() -> Iterator[None]:
-    """Without transformers' own progress bars and warnings: the stage says how far it is."""
+    """Silence transformers' progress bars and warnings."""
     with quiet_transformers(ERROR), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -52,7 +50,7 @@ def _step(checkpoint: Path) -> int:
 
 
 def _read_mark(checkpoint: Path) -> dict[str, Any] | None:
-    """What the mark says; None if there is none, or a file is not as it says."""
+    """Return the mark; None if it is missing or a file differs."""
     try:
         mark: dict[str, Any] = json.loads((checkpoint / MARK).read_text("utf-8"))
         sizes = {name: (checkpoint / name).stat().st_size for name in mark["files"]}
@@ -68,15 +66,14 @@ def train_and_save(
     report: Callable[[StepMetrics], bool | None],
     every: int = 1,
 ) -> None:
-    """Train from the last whole checkpoint on, with another one every `minutes`.
+    """Train from the last whole checkpoint on, and save one every `minutes`.
 
     A checkpoint, and a stop, comes after a multiple of `every` steps. `report` hears of each step,
-    but for its stage and its seconds. `subject` says what the training learns from.
-
-    Raises BadInput if a checkpoint is of another subject, and what `train_from` raises.
+    without its stage and seconds; True ends the training. `subject` names the training data. Raises
+    BadInput if a checkpoint is of another subject, and as `train_from`.
     """
     folder, whole = Path(trainer.args.output_dir), []
-    # What is not whole is removed once, in a folder that all nodes share
+    # Once, in a folder that all nodes share
     with trainer.args.main_process_first(local=False):
         for path in folder.glob("checkpoint-*"):
             mark = _read_mark(path)
@@ -96,12 +93,13 @@ def train_and_save(
 
 
 def train_from(trainer: Any, begun: Path | None) -> None:
-    """Train, from a whole checkpoint if there is one. Raises BadInput.
+    """Train, from the checkpoint `begun` if there is one.
 
-    A trainer restores optimizer, schedule, data order and random state. Of a Qwen2.5-VL that is not
-    sharded it would leave the weights as they are: it looks for the model's own names in a file
-    that `save_pretrained` wrote with the published ones, finds none, and only warns. So these are
-    loaded here.
+    A trainer restores optimizer, schedule, data order and random state, but not the weights of a
+    Qwen2.5-VL that is not sharded: `save_pretrained` wrote them with the published names, the
+    trainer looks for the model's own names, finds none, and only warns. So they are loaded here.
+
+    Raises BadInput for too little memory and a lost server, OSError and SafetensorError.
     """
     sharded = trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled
     if begun and not sharded and (begun / "config.json").is_file():
@@ -112,37 +110,24 @@ def train_from(trainer: Any, begun: Path | None) -> None:
         )
     try:
         trainer.train(resume_from_checkpoint=str(begun) if begun else None)
-    except (OSError, SafetensorError) as error:
+    except OSError as error:
         # TRL's client is of requests
         if isinstance(error, ConnectionError) or type(error).__module__.startswith("requests"):
             raise BadInput(NO_SERVER) from error
-        raise _unwritten(error, Path(trainer.args.output_dir)) from error
+        raise
     except RuntimeError as error:
         if is_out_of_memory(error):
             raise BadInput(NO_MEMORY) from error
-        if "inline_container" not in str(error) and "PytorchStreamWriter" not in str(error):
-            raise
-        raise _unwritten(error, Path(trainer.args.output_dir)) from error
-
-
-def _unwritten(error: Exception, folder: Path) -> BadInput:
-    """Of a full disk `torch.save` and safetensors say only which line of theirs noticed it."""
-    number = getattr(error, "errno", None)
-    reason = getattr(error, "strerror", None) or "a file was cut short"
-    if "os error 28" in str(error) or number in (errno.ENOSPC, errno.EDQUOT):
-        reason = "the disk is full"
-    whole = [_step(path) for path in folder.glob("checkpoint-*") if _read_mark(path)]
-    left = f"that of step {max(whole)} is there" if whole else "none is there yet"
-    return BadInput(
-        f"A checkpoint cannot be written, {reason}; {left}: make room and go on with --resume."
-    )
+        if "inline_container" in str(error) or "PytorchStreamWriter" in str(error):
+            raise OSError(None, "a file was cut short") from error  # As torch says of a full disk
+        raise
 
 
 @dataclass(eq=False)
 class TimedCheckpoints(TrainerCallback):
-    """Saves every `minutes`, marks what is whole, and keeps the last two.
+    """Saves every `minutes`, marks whole checkpoints, and keeps the last two.
 
-    Calls `report` after each step in the main process; True ends training with a checkpoint.
+    Calls `report` after each step in the main process; True ends the training with a checkpoint.
     """
 
     folder: Path
@@ -153,14 +138,14 @@ class TimedCheckpoints(TrainerCallback):
     saved: float = field(default_factory=time.monotonic, init=False)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: object) -> None:
-        """Ask for a checkpoint when it is time: the first process decides for all."""
+        """Ask for a due checkpoint; the first process decides for all."""
         due = int(time.monotonic() - self.saved >= 60 * self.minutes)
         due = int(broadcast(torch.tensor(due, device=args.device)))
         if due and state.global_step < state.max_steps and state.global_step % self.every == 0:
             control.should_save = True
 
     def on_save(self, args: Any, state: Any, control: Any, **_: object) -> None:  # noqa: ARG002
-        """Mark the checkpoint that was written, then remove all but it and the one before."""
+        """Mark the new checkpoint, then remove all but the last two."""
         self.saved = time.monotonic()
         if args.world_size > 1:
             torch.distributed.barrier()
@@ -175,13 +160,13 @@ class TimedCheckpoints(TrainerCallback):
             shutil.rmtree(old)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: object) -> None:
-        """A step ends with its log: tell how far it is."""
+        """Report a step, which ends with its log."""
         if not logs or "loss" not in logs:
             return
         figures = {name: logs.get(name) for name in ("learning_rate", "entropy", "kl")}
         step = StepMetrics("", state.global_step, 0.0, logs["loss"], **figures)
         said = state.is_world_process_zero and bool(self.report(step))
-        # In all processes: one that ended alone would leave the others waiting
+        # All processes end together, or the others would wait
         stops = int(broadcast(torch.tensor(int(said), device=args.device)))
         if stops and state.global_step % self.every == 0:
             control.should_training_stop = control.should_save = True

@@ -22,7 +22,7 @@ from trl.trainer.utils import use_adapter
 from vrthinker_core.backends.generation import LoadedModel
 from vrthinker_core.training.rewards import RolloutReward
 from vrthinker_core.training.rollouts import Rollout
-from vrthinker_core.training.token_rows import IGNORED, PIXELS, TokenRow, collate, token_rows
+from vrthinker_core.training.sft import IGNORED, PIXELS, TokenRow, collate, token_rows
 
 Batch = dict[str, Any]  # One forward pass, as TRL's `_compute_loss` reads it
 Objective = Literal["rollout", "token"]

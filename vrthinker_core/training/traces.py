@@ -1,0 +1,303 @@
+"""Stored traces as training data: known labels, and rollouts with frames."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from vrthinker_core.comparison import clips_of
+from vrthinker_core.deliberation import Deliberation
+from vrthinker_core.errors import BadInput, TraceError, os_errors
+from vrthinker_core.protocols import PromptProtocol, make_protocol
+from vrthinker_core.results.layout import EvaluationPair
+from vrthinker_core.results.result import RESULTS, read_results
+from vrthinker_core.results.trace_files import add_labels, json_files
+from vrthinker_core.storage import write_atomically
+from vrthinker_core.traces import load, make_thumbnail, to_json
+from vrthinker_core.training.filters import OUTCOMES, read_outcomes
+from vrthinker_core.training.rollouts import LabelledPair, Rollout
+from vrthinker_core.training.run_folder import ROLLOUTS
+from vrthinker_core.types import (
+    Dimension,
+    Frame,
+    FrameRef,
+    Preference,
+    ProtocolName,
+    Run,
+    Side,
+    StopReason,
+    Trace,
+    Verdict,
+)
+from vrthinker_core.types.frames import FrameSource
+from vrthinker_core.types.messages import Message
+from vrthinker_core.types.order import OrderEffect, order_of
+from vrthinker_core.video.files import file_digest
+from vrthinker_core.words import encodable
+
+SHOWN = 2  # Rollouts of one pair that are kept each time
+
+
+class NotForTraining(Exception):
+    """A run that gives no row; `str(error)` says why in a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class TraceFile:
+    """A trace, its file, and the pair of its evaluation or teacher."""
+
+    path: Path
+    trace: Trace
+    pair: EvaluationPair | None = None
+
+    @property
+    def people(self) -> dict[Dimension, Preference]:
+        """The labels of people: of a vote, else of the data set."""
+        vote = self.trace.vote
+        both = (self.pair.labels if self.pair else (), vote.labels if vote else ())
+        return {each: label for labels in both for each, label in labels if label is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class KnownLabel:
+    """A label of a pair, and who gave it."""
+
+    label: Preference
+    source: Literal["person", "judge"]
+
+
+def known_labels(file: TraceFile) -> dict[Dimension, KnownLabel]:
+    """Return the labels of vote, data set or judge, in this order.
+
+    The judge's labels need a final answer, no disagreement from a person, and the same label with
+    the sides swapped if that was tried.
+    """
+    trace, vote = file.trace, file.trace.vote
+    known = {each: KnownLabel(label, "person") for each, label in file.people.items()}
+    verdict = trace.final_verdict
+    if verdict is not None and not (vote and vote.agrees is False):
+        check = order_of(trace.runs)
+        for each, label in verdict:
+            stable = check is None or check[each] is OrderEffect.STABLE
+            if label is not None and stable and each not in known:
+                known[each] = KnownLabel(label, "judge")
+    return {each: known[each] for each in Dimension if each in known}
+
+
+def known_verdict(file: TraceFile) -> Verdict:
+    """Return the known labels as a verdict."""
+    return Verdict(**{each.value: known.label for each, known in known_labels(file).items()})
+
+
+def read_traces(
+    places: Sequence[Path],
+    but: Path | None = None,
+    refused: Callable[[Path, TraceError], object] = lambda *_: None,
+) -> Iterator[TraceFile]:
+    """Yield the traces of files, and of all JSON files below folders.
+
+    `but` is not read. `refused` hears which file is no trace, and why; it does not hear of other
+    files of evaluations and trainings.
+    """
+    pairs: dict[Path, EvaluationPair] = {}
+    folders: set[Path] = set()
+    seen = {but.absolute()} if but else set()
+    for place in places:
+        files = [(place, True)]  # A missing file is refused when it is read
+        with suppress(OSError):
+            files = sorted(json_files(place)) if place.is_dir() else files
+        for path, named in files:
+            absolute = path.absolute()
+            if absolute in seen:
+                continue
+            seen.add(absolute)
+            folder = absolute.parent.parent
+            if folder not in folders:
+                folders.add(folder)
+                pairs |= _known_pairs(folder)
+            try:
+                yield TraceFile(path, load(path), pairs.get(absolute))
+            except TraceError as error:
+                if named:
+                    refused(path, error)
+
+
+def _known_pairs(folder: Path) -> dict[Path, EvaluationPair]:
+    """Return the pairs of an evaluation's or a teacher's traces."""
+    pairs: dict[Path, EvaluationPair] = {}
+    with suppress(BadInput):
+        results = list(read_results(folder / RESULTS)) if (folder / RESULTS).is_file() else []
+        pairs |= {folder / each.trace: each.pair for each in results if each.trace}
+    with suppress(BadInput):
+        for each in read_outcomes(folder) if (folder / OUTCOMES).is_file() else ():
+            if each.file:
+                truth = Verdict(**{name: Preference(label) for name, label in each.truth.items()})
+                name, videos = f"{each.pair}-{each.sample}", (each.first, each.second)
+                pairs[folder / each.file] = EvaluationPair(name, each.pair + 1, "", *videos, truth)
+    return pairs
+
+
+def trace_videos(file: TraceFile, run: Run) -> list[dict[str, Any]]:
+    """Return `path`, `sha256`, `frames`, `fps` of both videos of a run.
+
+    A path is whole if the very file is beside the trace or at its pair's place; else it is the file
+    name. Raises NotForTraining if a video was never opened.
+    """
+    videos = []
+    for side, clip in zip(Side, run.started.clips, strict=True):
+        if clip is None:
+            raise NotForTraining(f"video {int(side)} could not be opened")
+        name, digest = Path(clip.name).name or f"video-{int(side)}", clip.digest
+        places = [file.path.parent / name]
+        places += [Path(file.pair.first), Path(file.pair.second)] if file.pair else []
+        found = next(
+            (path.absolute() for path in places if digest and file_digest(path) == digest),
+            Path(name),
+        )
+        path = encodable(found.as_posix())
+        videos.append({"path": path, "sha256": digest, "frames": clip.frames, "fps": clip.fps})
+    return videos
+
+
+def is_of(run: Run, pair: LabelledPair) -> bool:
+    """Return whether the run has the pair's prompt and videos.
+
+    An unknown video fits. Raises VideoError.
+    """
+    # Tables are read without space around a prompt
+    if encodable(run.started.prompt).strip() != encodable(pair.prompt).strip():
+        return False
+    both = zip(run.started.clips, clips_of(pair.source), strict=True)
+    return all(own.digest == known.digest for own, known in both if own and known)
+
+
+def run_protocol(run: Run) -> PromptProtocol:
+    """Return the protocol with the run's settings. Raises NotForTraining."""
+    try:
+        return make_protocol(run.started.settings, cast(ProtocolName, run.started.dialect))
+    except BadInput as bad:
+        raise NotForTraining(f"its settings are not possible: {bad}") from None
+
+
+def sent_prompts(run: Run, source: FrameSource | None = None) -> list[tuple[Message, ...]]:
+    """Return what was sent before each reply, with pixels from `source`.
+
+    Raises NotForTraining if today's rendering differs from the trace.
+    """
+    branch = run.started.branch
+    if branch is not None and branch.frames:
+        raise NotForTraining(f"a person, not the judge, chose the frames of turn {branch.turn}")
+    protocol = run_protocol(run)
+    last = run.turns[-1] if run.turns else None
+    follows = last is not None and last.forced and last.told.endswith(protocol.force_answer())
+    deliberation = Deliberation(
+        run.started.prompt,
+        protocol,
+        run.started.settings,
+        source or (lambda refs: frames_without_pixels(run, protocol, refs)),
+        follows_instructions=follows,
+    )
+    prompts = []
+    for turn in run.turns:
+        while deliberation.in_view != turn.in_view and deliberation.forget_oldest():
+            pass  # frames that had left because the context was full
+        prompt = deliberation.ask()
+        same = deliberation.in_view == turn.in_view and prompt[-1].text == turn.told
+        if deliberation.stop_reason is not None or not same:
+            raise NotForTraining(f"what was sent in turn {turn.number} is rendered otherwise today")
+        prompts.append(prompt)
+        if turn is not last and deliberation.take(turn.completion) != turn.reply:
+            raise NotForTraining(f"the reply of turn {turn.number} is read otherwise today")
+    return prompts
+
+
+def frames_without_pixels(
+    run: Run, protocol: PromptProtocol, refs: Sequence[FrameRef]
+) -> tuple[Frame, ...]:
+    """Return the frames as the trace knows them, or raise NotForTraining."""
+    shown = {frame.ref: frame for turn in run.turns for frame in turn.frames}
+    plan, frames = protocol.frame_plan, []
+    for ref in refs:
+        known, clip = shown.get(ref), run.started.clips[ref.side - 1]
+        if known is None or None in run.started.clips or clip is None:
+            raise NotForTraining("it does not hold all the frames that the judge was shown")
+        sizing = plan.opening if ref in plan.first else plan.later
+        size = sizing.size(max(1, clip.width), max(1, clip.height))
+        frames.append(
+            Frame(ref, known.index, known.seconds, known.until, *size, "", b"", known.note)
+        )
+    return tuple(frames)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRollout:
+    """A rollout, and how to read it again to save memory."""
+
+    rollout: Rollout
+    read_again: Callable[[], Rollout] = field(repr=False, compare=False)
+
+    @classmethod
+    def read(cls, read: Callable[[], Rollout]) -> "StoredRollout":
+        """Call `read` now, and keep it for later."""
+        return cls(read(), read)
+
+
+def to_rollout(run: Run, pair: LabelledPair, *, keep_tokens: bool) -> Rollout:
+    """Return the rollout of a stored run, with its pair's frames.
+
+    `keep_tokens` if the trained model wrote the run: its tokens are learnt as they are. The text of
+    another model is tokenised anew. Raises VideoError, and NotForTraining if the run is of another
+    pair or its prompts differ today.
+    """
+    if not is_of(run, pair):
+        raise NotForTraining(
+            "the data hold another pair today where its own one was: give them, and their videos, "
+            "as they were"
+        )
+    if not keep_tokens:  # `redirected` counts them, too
+        turns = (
+            replace(each, completion=replace(each.completion, tokens=(), redirected=None))
+            for each in run.turns
+        )
+        run = replace(run, turns=tuple(turns))
+    end = run.finished
+    if end is not None and end.outside_scope:  # `to_trace` took the verdict away
+        provisional = end.stop is not StopReason.ANSWERED
+        run = replace(run, finished=replace(end, verdict=run.last_labels, provisional=provisional))
+    return Rollout(pair, run, tuple(sent_prompts(run, pair.source)))
+
+
+def to_trace(rollout: Rollout) -> Trace:
+    """Return the run with thumbnails of new frames, for the page.
+
+    A run outside the judge's scope loses its verdict; `to_rollout` reads it from the replies again.
+    """
+    run, protocol = rollout.run, run_protocol(rollout.run)
+    turns = []
+    for turn, prompt in zip(run.turns, rollout.prompts, strict=True):
+        new = prompt[-1].frames
+        frames = tuple(make_thumbnail(each, protocol.frame_number(each.ref)) for each in new)
+        turns.append(replace(turn, frames=frames))
+    end = run.finished
+    if end is not None and end.outside_scope:
+        end = replace(end, verdict=None, provisional=False)
+    return Trace(run.started, tuple(turns), end)
+
+
+def keep_rollouts(folder: Path, stage: str, step: int, rollouts: Sequence[Rollout]) -> list[Path]:
+    """Keep rollouts as traces for the page, named by stage and step.
+
+    The judge's name in each says the step as well, and the data set's labels lie beside them.
+    Raises BadInput if they cannot be written.
+    """
+    out, begin = folder / ROLLOUTS, f"{stage}-step-{step:05d}-sample"
+    named = {f"{begin}-{number}.json": rollout for number, rollout in enumerate(rollouts)}
+    with os_errors(f"Cannot write to {out}"):
+        out.mkdir(parents=True, exist_ok=True)
+        add_labels(out, {name: rollout.pair.truth for name, rollout in named.items()})
+        for name, rollout in named.items():
+            trace = to_trace(rollout)
+            started = replace(trace.started, judge=f"{trace.started.judge}, {stage}, step {step}")
+            write_atomically(out / name, to_json(replace(trace, started=started)))
+    return [out / name for name in named]
