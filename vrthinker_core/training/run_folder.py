@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from secrets import token_hex
@@ -109,7 +108,7 @@ MAY_CHANGE = (
 
 def config_difference(before: TrainConfig, now: TrainConfig) -> str:
     """Return the first setting that differs and must not, else ""."""
-    old, new = (dict(_flat(json.loads(config_json(each)))) for each in (before, now))
+    old, new = (dict(_flat(asdict(each))) for each in (before, now))
     for name in old:
         # `gates.pairs` must not: it divides a finite set into held-out and learnt pairs
         fixed = name == "gates.pairs" or not name.startswith(MAY_CHANGE)
