@@ -27,8 +27,8 @@ from vrthinker_core.evaluation.evaluation_page import MAX_SHOWN, disagreements
 from vrthinker_core.evaluation.html import Bar, Cell, element, render_page, sortable_table
 from vrthinker_core.evaluation.summary import summarize
 from vrthinker_core.evaluation.write_report import write_comparison, write_report
-from vrthinker_core.results.result import RESULTS, EvaluationRun, PairResult, to_line, write_run
-from vrthinker_core.types import Dimension, Settings, wording
+from vrthinker_core.results.result import RESULTS, PairResult, to_line, write_run
+from vrthinker_core.types import Dimension, wording
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -63,7 +63,7 @@ class ReadPage(HTMLParser):
 
 
 def report(folder: Path, results: list[PairResult], data_set: str = "") -> ReadPage:
-    written = write_report(folder, summarize(results, data_set=data_set), results)
+    written = write_report(folder, summarize(results, made.run_of(data_set)), results)
     return ReadPage(written.read_text("utf-8"))
 
 
@@ -353,13 +353,13 @@ def keep(folder: Path, results: list[PairResult]) -> Path:
 def test_one_folder_gives_a_report_in_which_a_pair_judged_again_counts_once(tmp_path: Path) -> None:
     rows = simulate(60, 20)
     folder = keep(tmp_path / "run", [*simulate(60, 20, seed=1), *rows])
-    write_run(folder, EvaluationRun("genai-bench", "data", 60, "digest", "nano", Settings()))
+    write_run(folder, made.run_of("genai-bench"))
     code, out, error = call("report", folder)
     assert (code, error) == (0, "")
     assert "compared with “always tie”" in " ".join(out.split())
     assert str(folder / "report.html") in out.replace("\n", "")
     told = json.loads((folder / "report.json").read_text("utf-8"))["summary"]
-    kept = asdict(summarize(rows, data_set="genai-bench"))
+    kept = asdict(summarize(rows, made.run_of("genai-bench")))
     assert told == json.loads(json.dumps(kept)), "what was kept says what was judged"
 
 

@@ -305,7 +305,7 @@ def test_a_part_of_a_set_or_another_set_has_none() -> None:
         assert published(data_set, "tau", rows, missing) == ()
     assert "left out" in published_remark("genai-bench", 60, 0)
     assert published_remark("csv", 60, 0) == ""
-    assert summarize([result(1, "1", "1")], data_set="genai-bench").published_tau == ()
+    assert summarize([result(1, "1", "1")], made.run_of("genai-bench")).published_tau == ()
 
 
 def intervals(right: np.ndarray, prompts: np.ndarray) -> list[IntervalEstimate]:

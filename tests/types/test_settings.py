@@ -137,5 +137,5 @@ def test_every_value_a_form_offers_makes_a_protocol(row: Setting, protocol: Prot
     for value in (*row.words, *row.offered):
         if (row.name, protocol) == ("frames_per_call", "concat") and value not in (None, *range(9)):
             continue  # The other protocol allows more
-        chosen = parse_settings({row.name: value})
+        chosen = replace(Settings(), **{row.name: value})
         assert getattr(with_defaults(chosen, make_protocol(chosen, protocol)), row.name) is not None

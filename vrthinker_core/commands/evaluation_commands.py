@@ -42,7 +42,13 @@ from vrthinker_core.evaluation.job import (
 )
 from vrthinker_core.evaluation.video_table import VideoTable, read_videos
 from vrthinker_core.results.layout import EvaluationPair
-from vrthinker_core.results.result import ROW_FAULT, MissingRule, PairResult
+from vrthinker_core.results.result import (
+    ROW_FAULT,
+    EvaluationRun,
+    MissingRule,
+    PairResult,
+    read_run,
+)
 from vrthinker_core.runner import PAIRS_IN_HAND
 from vrthinker_core.types import Dimension, Settings
 from vrthinker_core.words import DASH, count, encodable, or_dash, p_value, printable, share
@@ -65,7 +71,8 @@ def print_summary(summary: "Summary", console: Console) -> None:
         ]
         for each in summary.agreement
     ]
-    title = f"{printable(summary.judge)}, in per cent with 95 % intervals"
+    judge = f"{summary.judge}, frames drawn at random" if summary.is_control else summary.judge
+    title = f"{printable(judge)}, in per cent with 95 % intervals"
     heads = ("", "judged", "tau", "diff", "ties (people's)", "baseline")
     _print_table(console, title, heads, rows)
     main = summary.dimension
@@ -212,7 +219,7 @@ def evaluate(
         others = f"{judged - told:,} without, {failed:,} failed, {left_out:,} left out"
         print(f"{count(told, 'pair')} with a verdict, {others}. Results: {encodable(str(out))}")
         if judged:
-            _report(results, out, run.dataset)
+            _report(results, out, read_run(out))
     raise Exit(0 if any(result.has_verdict for result in results) else NO_VERDICT)
 
 
@@ -267,20 +274,20 @@ def report(
     """
     from vrthinker_core.evaluation.write_report import read_folder, write_comparison
 
-    results, data_set = read_folder(folder)
+    results, run = read_folder(folder)
     if other is None:
-        _report(results, folder, data_set)
+        _report(results, folder, run)
         return
     page, compared = write_comparison((folder, other), results, read_folder(other)[0])
     print_comparison(compared, Console())
     print(f"Report: {encodable(str(page))}")
 
 
-def _report(results: Sequence[PairResult], folder: Path, data_set: str) -> None:
+def _report(results: Sequence[PairResult], folder: Path, run: EvaluationRun | None) -> None:
     from vrthinker_core.evaluation.summary import summarize
     from vrthinker_core.evaluation.write_report import write_report
 
-    summary = summarize(results, data_set=data_set)
+    summary = summarize(results, run)
     print_summary(summary, Console())
     print(f"Report: {encodable(str(write_report(folder, summary, results)))}")
 
@@ -310,6 +317,8 @@ def rank(
     """Rank video generators by comparing their videos of the same prompts."""
     from vrthinker_core.evaluation.schedule import all_pairs, judge_pairs, planned_pairs
 
+    if settings.frames == "random":
+        raise BadInput("--frames random is a control and ranks nothing: use it with evaluate.")
     table = replace(read_videos(videos), rule=missing)
     pairs, planned = all_pairs(table), planned_pairs(table, budget)
     for line in table.left_out:

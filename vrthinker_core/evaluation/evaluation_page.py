@@ -64,7 +64,8 @@ def evaluation_page(summary: Summary, results: Sequence[PairResult]) -> str:
         ("Generators", _generators(summary)),
         ("Not judged", not_judged_section(results)),
     ]
-    return render_page(f"{summary.judge}{on}", _lead(summary), sections)
+    what = " (control: frames drawn at random)" if summary.is_control else ""
+    return render_page(f"{summary.judge}{on}{what}", _lead(summary), sections)
 
 
 def fact(name: str, value: str, more: str) -> Html:

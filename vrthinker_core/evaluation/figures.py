@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from vrthinker_core.evaluation.html import Bar, Cell
 from vrthinker_core.results.result import OUTSIDE_FAULT
-from vrthinker_core.types.wording import DEMO_RUN, DIMENSION_NAMES, NOT_SWAP_TESTED
+from vrthinker_core.types.wording import CONTROL, DEMO_RUN, DIMENSION_NAMES, NOT_SWAP_TESTED
 from vrthinker_core.words import count, points, share
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ def outcome_sentences(summary: Summary) -> list[str]:
         f"{share(number / counts.answered)} are {what}" for number, what in kinds if number
     )
     sentences = [
+        CONTROL if summary.is_control else "",
         f"{of}: {', '.join(filter(None, outcomes))}.{aside and f' Not counted: {aside}.'}",
         not_final and f"Of the verdicts {not_final}. They count like all others.",
         unchecked_sentence(summary),

@@ -282,7 +282,7 @@ def evaluate(
             if on_result is not None:
                 on_result(result)
         results = write_final_table(out, pairs)
-    summary = summarize(results, data_set=dataset)
+    summary = summarize(results, read_run(out))
     write_report(out, summary, results)
     return summary
 

@@ -38,17 +38,24 @@ from vrthinker_core.evaluation.html import (
     write_page,
 )
 from vrthinker_core.evaluation.summary import Summary, summarize
-from vrthinker_core.results.result import RESULTS, RUN, PairResult, final_results, read_run
+from vrthinker_core.results.result import (
+    RESULTS,
+    RUN,
+    EvaluationRun,
+    PairResult,
+    final_results,
+    read_run,
+)
 from vrthinker_core.types.wording import DIMENSION_NAMES
 from vrthinker_core.words import count, p_value, points, share
 
 
-def read_folder(folder: Path) -> tuple[list[PairResult], str]:
-    """Read the results and the data set's name; "" if unknown. Raises BadInput without results."""
+def read_folder(folder: Path) -> tuple[list[PairResult], EvaluationRun | None]:
+    """Read the results, and what the run is if known. Raises BadInput without results."""
     if not (folder / RESULTS).is_file():
         raise BadInput(f"{folder} holds no {RESULTS}. Give the folder that evaluate has written.")
-    data_set = read_run(folder).dataset if (folder / RUN).exists() else ""
-    return final_results(folder / RESULTS), data_set
+    run = read_run(folder) if (folder / RUN).exists() else None
+    return final_results(folder / RESULTS), run
 
 
 def write_report(out: Path, summary: Summary, results: Sequence[PairResult]) -> Path:

@@ -58,6 +58,7 @@ class Settings:
     total: int = 96
     fit: Literal["squash", "letterbox"] = "squash"
     swap: Literal["off", "on"] = "off"
+    frames: Literal["asked", "random"] = "asked"
 
     def __post_init__(self) -> None:
         """Raise `BadInput` for a value that `SETTINGS` does not allow."""
@@ -83,6 +84,7 @@ class Setting:
     offered: tuple[int | float, ...] = ()
     names: Mapping[float, str] = field(default_factory=dict)  # Labels of offered numbers
     protocol: ProtocolName | None = None  # The only protocol that uses the setting
+    on_page: bool = True  # Otherwise for experiments: only command line and Python have it
 
     @property
     def default(self) -> SettingValue:
@@ -251,8 +253,19 @@ SETTINGS = (
         "whether it says the same.",
         {"off": "Off", "on": "On"},
     ),
+    Setting(
+        "frames",
+        "Frames of a call",
+        "The frames that a call asks for, or as many drawn at random: a control that tells whether "
+        "looking matters.",
+        {"asked": "As asked for", "random": "Drawn at random"},
+        on_page=False,
+    ),
 )
 """Every field of `Settings`, in the order of a form."""
+
+PAGE_SETTINGS = tuple(row for row in SETTINGS if row.on_page)
+"""The rows that page, API and MCP offer."""
 
 Settings.__doc__ = f"{Settings.__doc__}\n\nAttributes:\n" + "\n".join(
     f"    {row.name}: {row.help} ({row.range})" for row in SETTINGS
@@ -265,14 +278,14 @@ def setting(name: str) -> Setting:
 
 
 def parse_settings(chosen: Mapping[str, object]) -> Settings:
-    """Build settings from a person's values by name, as text or numbers.
+    """Build settings from a visitor's values by name, as text or numbers.
 
     A missing name gets the default. Raises `BadInput` for an unknown name or a value out of range.
     """
-    names = [row.name for row in SETTINGS]
+    names = [row.name for row in PAGE_SETTINGS]
     if unknown := chosen.keys() - set(names):
         raise BadInput(
             f"There is no setting {min(map(str, unknown))[:40]!r}. There are {', '.join(names)}."
         )
-    values: dict[str, Any] = {row.name: row.parse(chosen.get(row.name)) for row in SETTINGS}
+    values: dict[str, Any] = {row.name: row.parse(chosen.get(row.name)) for row in PAGE_SETTINGS}
     return Settings(**values)
