@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from itertools import accumulate
@@ -16,8 +17,9 @@ from tests.evaluation.support.made_results import broken, failed, result, simula
 from vrthinker_core.errors import BadInput
 from vrthinker_core.evaluation import agreement
 from vrthinker_core.evaluation.agreement import IntervalEstimate, compare_judges, estimate_ratios
+from vrthinker_core.evaluation.behaviour import COMPLEX, LONG, RESIDUAL
 from vrthinker_core.evaluation.summary import published, published_remark, summarize
-from vrthinker_core.results.result import PairResult
+from vrthinker_core.results.result import PairResult, RunStart
 from vrthinker_core.types import Dimension, StopReason
 
 OA = Dimension.OA
@@ -198,28 +200,43 @@ def test_confidence_levels_by_hand() -> None:
 
 
 def test_costs_are_of_runs_that_ended_by_themselves() -> None:
-    rows = [result(n, "1", "1", turns=n, frames=10 * n, seconds=float(n)) for n in range(1, 12)]
-    found = summarize([*rows, failed(20, "1")]).costs
+    spent = {"frames": 16, "new_tokens": 20, "prompt_tokens": 900}
+    rows = [
+        result(n, "1", "1", turns=n, seconds=float(n), left_view=n > 9 if n > 1 else None, **spent)
+        for n in range(1, 12)
+    ]
+    starts = tuple(RunStart("", "local", 8, None, {}, *each) for each in ((0, 0.0), (6, 2.0, 3.5), (5, 3.5)))  # fmt: skip
+    found = summarize([*rows, failed(20, "1")], made.run_of("csv", starts=starts)).costs
     turns = found.turns
     assert (turns.mean, turns.median, turns.p90, turns.total) == (6.0, 6.0, 10.0, 66.0)
-    assert found.pairs == 11
-    assert found.frames.total == 660
-    assert found.turn_counts == tuple((n, 1) for n in range(1, 12))
-    assert sum(each.pairs for each in found.second_bins) == 11
-    assert (found.second_bins[0].low, found.second_bins[-1].low) == (1.0, 8.0)
+    assert (found.pairs, found.frames.total) == (11, 176)
+    assert (found.pairs_an_hour, found.throughput, found.peak_gb) == (7200, 40, 3.5)
+    assert (found.speed, found.left_view.value) == (pytest.approx(220 / 66), 2 / 10)
+    unknown = summarize(rows).costs
+    assert (unknown.pairs_an_hour, unknown.throughput, unknown.peak_gb) == (None, None, None)
 
 
-def test_generators_win_from_either_side() -> None:
-    told = [("ba", "1", "1"), ("ab", "1", "2"), ("ab", "2", "0"), ("ab", "2", None)]
-    told += [("ac", "1", "1"), ("aa", "1", "1"), (("", ""), "1", "1")]
-    found = summarize([result(n, *said, generators=of) for n, (of, *said) in enumerate(told)])
-    first, second = found.generator_pairs
-    assert (first.first, first.second, first.pairs) == ("a", "b", 4)
-    assert first.wins == pytest.approx(0.5 / 3)
-    assert first.people_wins == 1 / 4
-    assert (first.tau, first.diff) == (1 / 4, 1 / 4)
-    assert (second.first, second.second, second.wins) == ("a", "c", 1.0)
-    assert [(each.name, each.pairs) for each in found.generators] == [("b", 4), ("a", 5), ("c", 1)]
+def test_the_longest_tenths_and_the_rest_by_hand() -> None:
+    """Rows 1 to 4 have the longest prompts, 37 to 40 the longest videos; 36 is as long as 37 if tied."""
+    people = ["1102", *"1" * 32, "1021"]
+    judge = ["1200", *"1" * 24, *"0" * 8, "1011"]
+    said = zip("".join(people), "".join(judge), strict=True)
+    rows = [
+        result(n, *each, prompt=f"{n:03}{'.' * (50 if n < 5 else 0)}", clip_seconds=(n / 2, 3.0))
+        for n, each in enumerate(said, start=1)
+    ]
+    found = {each.name: each for each in summarize(rows).subsets}
+    figures = {
+        name: (each.pairs, each.tau.value, each.diff and each.diff.value)
+        for name, each in found.items()
+    }
+    assert figures == {LONG: (4, 3 / 4, 2 / 3), COMPLEX: (4, 2 / 4, 1 / 3), RESIDUAL: (32, 0.75, 0.75)}  # fmt: skip
+    low, high = found[LONG].tau.low, found[LONG].tau.high
+    assert low is not None and high is not None and low < 3 / 4 < high  # noqa: PT018
+    tied = [replace(row, clip_seconds=(18.5, 3.0)) if n == 36 else row for n, row in enumerate(rows, 1)]  # fmt: skip
+    assert summarize(tied).subsets[0].pairs == 5
+    alike = [replace(row, clip_seconds=(4.0, 4.0)) for row in rows]
+    assert [each.name for each in summarize(alike).subsets] == [COMPLEX]
 
 
 def metric_of(

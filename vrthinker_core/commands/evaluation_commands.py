@@ -25,6 +25,7 @@ from vrthinker_core.commands.terminal import (
 from vrthinker_core.errors import BadInput
 from vrthinker_core.evaluation.figures import (
     agreement_sentence,
+    cost_cells,
     interval_text,
     outcome_sentences,
     points_with_interval,
@@ -90,11 +91,18 @@ def print_summary(summary: "Summary", console: Console) -> None:
     ]
     if summary.published_remark:
         lines.append(summary.published_remark)
+    lines += [
+        f"{each.name}, {count(each.pairs, 'pair')}: tau {share_with_interval(each.tau)}, diff "
+        f"{share_with_interval(each.diff)}."
+        for each in summary.subsets
+    ]
     if costs := summary.costs:
         lines.append(
             f"A pair took {costs.turns.mean:.1f} turns, {costs.frames.mean:.0f} frames and "
             f"{costs.seconds.median:.1f} s (median)."
         )
+        cells = {name: cell.content for name, cell in cost_cells(costs).items() if cell.value}
+        lines.append(f"{'; '.join(f'{name}: {value}' for name, value in cells.items())}.")
     for line in lines:
         console.print(printable(line), markup=False, highlight=False)
 

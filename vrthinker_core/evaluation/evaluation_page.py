@@ -11,6 +11,7 @@ from vrthinker_core.evaluation.agreement import DimensionAgreement, Metric, Shar
 from vrthinker_core.evaluation.behaviour import SPENT
 from vrthinker_core.evaluation.figures import (
     agreement_sentence,
+    cost_cells,
     estimate_bars,
     fault_name,
     interval_text,
@@ -25,7 +26,6 @@ from vrthinker_core.evaluation.html import (
     Html,
     HtmlRow,
     element,
-    histogram,
     interval_bars,
     join,
     number,
@@ -37,7 +37,7 @@ from vrthinker_core.evaluation.html import (
     render_page,
     sortable_table,
 )
-from vrthinker_core.evaluation.summary import Summary
+from vrthinker_core.evaluation.summary import Summary, published_subset
 from vrthinker_core.results.result import ROW_FAULT, PairResult
 from vrthinker_core.types import Dimension, Preference, Verdict
 from vrthinker_core.types.wording import DIMENSION_NAMES, NO_RELIABLE_WINNER, TELLING
@@ -57,11 +57,11 @@ def evaluation_page(summary: Summary, results: Sequence[PairResult]) -> str:
         ("Agreement with people", _agreement(summary)),
         ("Published numbers", _published(summary)),
         ("Worst disagreements", disagreement_section(results, summary.dimension)),
+        ("Hard subsets", _subsets(summary)),
         ("Calibration", _calibration(summary)),
         ("Order of the videos", _order(summary)),
         ("Overall against its parts", _overall(summary)),
         ("Turns and cost", _costs(summary)),
-        ("Generators", _generators(summary)),
         ("Not judged", not_judged_section(results)),
     ]
     what = " (control: frames drawn at random)" if summary.is_control else ""
@@ -300,53 +300,47 @@ def _overall(summary: Summary) -> Html:
     )
 
 
+def _subsets(summary: Summary) -> Html:
+    rows: list[HtmlRow] = []
+    for each in summary.subsets:
+        theirs = published_subset(summary, each.name)
+        scores = map(share_cell, (each.tau, each.diff))
+        rows.append([each.name, number(each.pairs), *scores, *map(percent, theirs)])
+    heads = ("pairs of the", "pairs", "tau", "diff", "VR-Thinker 7B, tau", "diff")
+    return join(
+        sortable_table(f"{DIMENSION_NAMES[summary.dimension]} by length", heads, rows),
+        remark(
+            "Videos by the seconds of both, prompts by their characters, equal lengths included. "
+            "VR-Thinker: arXiv 2510.10518v4, Tables 2 and 3, on the whole of the same data set."
+        )
+        if rows
+        else "",
+    )
+
+
 def _costs(summary: Summary) -> Html:
     found = summary.costs
     if found is None:
         return Html("")
-    seconds = [
-        (f"{each.low:g}+" if each.high is None else f"{each.low:g}–{each.high:g}", each.pairs)
-        for each in found.second_bins
-    ]
     spent = {name.replace("_", " "): getattr(found, name) for name in SPENT}
     rows: list[HtmlRow] = [
         [name, number(s.mean, 1), number(s.median, 1), number(s.p90, 1), number(s.total)]
         for name, s in spent.items()
     ]
     heads = ("a pair", "mean", "median", "9 of 10 below", "all together")
+    paper = {"seconds a pair": 7.55, "tokens written a second, one pair": 63}
+    paper["tokens written a second, all pairs"] = 162
+    rates: list[HtmlRow] = [
+        [name, cell, number(paper.get(name), 2)] for name, cell in cost_cells(found).items()
+    ]
     return join(
-        plots(
-            histogram("Turns a pair", [(str(turns), pairs) for turns, pairs in found.turn_counts]),
-            histogram("Seconds a pair", seconds),
-        ),
         sortable_table(f"Over {count(found.pairs, 'pair')}", heads, rows),
+        sortable_table("Cost", ("", "here", "VR-Thinker 7B on an A800"), rates),
         remark(
             "Of pairs whose run came to its own end, the first order alone. Prompt tokens are "
-            "those of all turns, each as it was sent."
+            "those of all turns, each as it was sent. Pairs an hour are side by side. The A800: "
+            "arXiv 2510.10518v4, Table 5."
         ),
-    )
-
-
-def _generators(summary: Summary) -> Html:
-    name = DIMENSION_NAMES[summary.dimension]
-    sides = ("pairs", "judge says", "people say")
-    scores: list[HtmlRow] = [
-        [each.name, number(each.pairs), percent(each.wins), percent(each.people_wins)]
-        for each in summary.generators
-    ]
-    pairs: list[HtmlRow] = [
-        [
-            f"{each.first} – {each.second}",
-            number(each.pairs),
-            *map(percent, (each.wins, each.people_wins, each.tau, each.diff)),
-        ]
-        for each in summary.generator_pairs
-    ]
-    wins = f"{name}: how often the first of two generators wins"
-    return join(
-        sortable_table(f"{name}: how often each generator wins", ("generator", *sides), scores),
-        sortable_table(wins, ("generators", *sides, "tau", "diff"), pairs),
-        remark("A tie is half a win.") if scores or pairs else "",
     )
 
 

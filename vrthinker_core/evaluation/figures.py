@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from vrthinker_core.evaluation.html import Bar, Cell
+from vrthinker_core.evaluation.html import Bar, Cell, number
 from vrthinker_core.results.result import OUTSIDE_FAULT
 from vrthinker_core.types.wording import CONTROL, DEMO_RUN, DIMENSION_NAMES, NOT_SWAP_TESTED
 from vrthinker_core.words import count, points, share
 
 if TYPE_CHECKING:
     from vrthinker_core.evaluation.agreement import DimensionAgreement, IntervalEstimate
+    from vrthinker_core.evaluation.behaviour import Costs
     from vrthinker_core.evaluation.summary import Summary
 
 
@@ -47,6 +48,20 @@ def estimate_bars(known: Iterable[tuple[str, IntervalEstimate | None]]) -> list[
 def points_with_interval(estimate: IntervalEstimate) -> str:
     """Format as in `+4.2 (-1.0 to +9.4)`."""
     return points(estimate.value) + interval_text(estimate, "+z.1f", " ({} to {})")
+
+
+def cost_cells(costs: Costs) -> dict[str, Cell]:
+    """Show what a pair and an hour bring, by name."""
+    return {
+        "seconds a pair": number(costs.seconds.mean, 2),
+        "pairs an hour": number(costs.pairs_an_hour),
+        "tokens read a pair": number(costs.prompt_tokens.mean),
+        "tokens written a pair": number(costs.new_tokens.mean),
+        "tokens written a second, one pair": number(costs.speed, 1),
+        "tokens written a second, all pairs": number(costs.throughput, 1),
+        "peak memory, GB": number(costs.peak_gb, 1),
+        "runs in which frames had left the view": share_cell(costs.left_view),
+    }
 
 
 def fault_name(fault: str) -> str:

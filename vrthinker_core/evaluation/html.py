@@ -195,22 +195,6 @@ def interval_bars(
     return figure(title, len(bars) * height, *shapes)
 
 
-def histogram(title: str, counts: Sequence[tuple[str, int]]) -> Html:
-    """Plot columns, each with its label below and its count above."""
-    if not counts:
-        return Html("")
-    most = max(max(count for _, count in counts), 1)
-    width, shapes = WIDTH / len(counts), list[Html]()
-    for position, (label, count) in enumerate(counts):
-        tall, middle = 104 * count / most, (position + 0.5) * width
-        shapes += [
-            rectangle(position * width + 2, 126 - tall, width - 4, tall, "bar"),
-            svg_text(f"{count:,}" if count else "", middle, 120 - tall, "middle", "figures"),
-            svg_text(label, middle, 144, "middle"),
-        ]
-    return figure(title, 150, *shapes, line(0, 126, WIDTH, 126, "axis"))
-
-
 def reliability_plot(title: str, bins: "Sequence[ProbabilityBin]") -> Html:
     """Plot accuracy against probability; a dot's area is its pairs."""
     if not bins:

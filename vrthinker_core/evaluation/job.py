@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from vrthinker_core.backends import Backend, default_choice, open_backend
 from vrthinker_core.backends.base import RemoteBackend, not_cancelled
+from vrthinker_core.backends.devices import peak_memory_gb
 from vrthinker_core.backends.judge_name import JUDGES, parse_judge
 from vrthinker_core.errors import BadInput, JudgeError, VideoError, os_errors
 from vrthinker_core.evaluation.local_engine import judge_locally
@@ -232,7 +234,21 @@ class EvaluationJob:
         if len(before) == len(pairs):
             return before, iter(())
         name, engine = self.open_engine(stopped)
-        return before, judge_rows(pairs, engine, name, self.out, done, stopped)
+        return before, self._measured(judge_rows(pairs, engine, name, self.out, done, stopped))
+
+    def _measured(self, results: Iterator[PairResult]) -> Iterator[PairResult]:
+        """Pass on the results, and keep at the end what this start cost."""
+        began, judged = time.monotonic(), 0
+        try:
+            for result in results:
+                judged += not (result.fault == ROW_FAULT or result.left_out)
+                yield result
+        finally:
+            run, here = read_run(self.out), self.engine == "local" and not self.served
+            seconds, peak = time.monotonic() - began, peak_memory_gb() if here else None
+            start = replace(run.starts[-1], judged=judged, seconds=seconds, peak_gb=peak)
+            with os_errors(f"Cannot write to {self.out}"):
+                write_run(self.out, replace(run, starts=(*run.starts[:-1], start)))
 
 
 def read_pairs(

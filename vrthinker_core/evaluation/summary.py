@@ -16,17 +16,18 @@ from vrthinker_core.evaluation.agreement import (
     label_table,
 )
 from vrthinker_core.evaluation.behaviour import (
+    COMPLEX,
+    LONG,
+    RESIDUAL,
     Calibration,
     Costs,
-    GeneratorPair,
-    GeneratorScore,
     PositionBias,
+    Subset,
     SwapConsistency,
-    by_generators,
     calibration,
     costs,
-    generator_scores,
     position_bias,
+    subsets,
     swap_consistency,
 )
 from vrthinker_core.results.result import ROW_FAULT, EvaluationRun, PairResult
@@ -82,6 +83,14 @@ def published(data_set: str, metric: Metric, rows: int, broken: int) -> tuple[Pu
 
 RANDOM_RETRIEVAL = {GENAI: 0.759, VIDEOGEN: 0.722, MJ: 0.667}
 """Diff of VR-Thinker 7B when its frames are drawn at random (arXiv 2510.10518v4, Fig. 3)."""
+
+
+PUBLISHED_SUBSETS = {
+    LONG: {GENAI: (0.662, 0.814), VIDEOGEN: (0.709, 0.796), MJ: (0.661, 0.748)},
+    COMPLEX: {GENAI: (0.684, 0.819), VIDEOGEN: (0.706, 0.807), MJ: (0.663, 0.743)},
+    RESIDUAL: {GENAI: (0.689, 0.824), VIDEOGEN: (0.719, 0.806), MJ: (0.674, 0.757)},
+}
+"""Tau and diff of VR-Thinker 7B (arXiv 2510.10518v4, Tables 2 and 3)."""
 
 
 def published_remark(data_set: str, rows: int, broken: int, *, control: bool = False) -> str:
@@ -182,15 +191,14 @@ class Summary:
     judge: str
     data_set: str  # as the command line calls it; "" if unknown
     counts: ResultCounts
-    dimension: Dimension  # of figures for one dimension only: groups
+    dimension: Dimension  # of figures for one dimension only: subsets
     agreement: tuple[DimensionAgreement, ...]
     position: tuple[PositionBias, ...]
     swap: tuple[SwapConsistency, ...]
     overall: tuple[OverallCheck, ...]
     calibration: tuple[Calibration, ...]
     costs: Costs | None
-    generator_pairs: tuple[GeneratorPair, ...]
-    generators: tuple[GeneratorScore, ...]
+    subsets: tuple[Subset, ...]
     published_tau: tuple[PublishedScore, ...] = ()  # for overall labels, of the same set only
     published_diff: tuple[PublishedScore, ...] = ()
     published_remark: str = ""
@@ -200,6 +208,12 @@ class Summary:
     def is_control(self) -> bool:
         """Whether the frames were drawn at random: no ordinary evaluation of the judge."""
         return self.settings is not None and self.settings.frames == "random"
+
+
+def published_subset(summary: Summary, name: str) -> tuple[float | None, float | None]:
+    """Give tau and diff that were published for a subset of this whole set, else None."""
+    whole = summary.published_tau and summary.dimension is Dimension.OA
+    return PUBLISHED_SUBSETS[name][summary.data_set] if whole else (None, None)
 
 
 def summarize(results: Iterable[PairResult], run: EvaluationRun | None = None) -> Summary:
@@ -245,9 +259,8 @@ def summarize(results: Iterable[PairResult], run: EvaluationRun | None = None) -
         swap=swap_consistency(table),
         overall=overall_checks(table),
         calibration=calibration(table),
-        costs=costs(table),
-        generator_pairs=by_generators(table, table.main),
-        generators=generator_scores(table, table.main),
+        costs=costs(table, run.starts if run else ()),
+        subsets=subsets(table, table.main),
         published_tau=published(whole, "tau", len(found), broken),
         published_diff=published(whole, "diff", len(found), broken),
         published_remark=published_remark(data_set, len(found), broken, control=control),
