@@ -294,7 +294,7 @@ def test_swapping_the_judges_turns_every_figure_round() -> None:
 
 
 def test_different_data_sets_are_refused() -> None:
-    with pytest.raises(BadInput, match="No pair was judged by both"):
+    with pytest.raises(BadInput, match="No pair was judged by all"):
         compare_judges([result(1, "1", "1")], [result(2, "1", "1")])
     with pytest.raises(BadInput, match="labels differ in 1 of the shared pairs, first in row 1"):
         compare_judges([result(1, "1", "1")], [result(1, "2", "1")])

@@ -271,23 +271,26 @@ def _print_estimate(
 
 
 def report(
-    folder: Annotated[Path, Argument(help="Folder of an evaluation.")],
-    other: Annotated[
-        Path | None, Argument(help="Folder of another judge's evaluation of the same data set.")
-    ] = None,
+    folders: Annotated[
+        list[Path], Argument(help="Folder of an evaluation, or several of the same data set.")
+    ],
 ) -> None:
-    """Sum up an evaluation, or compare two judges on the same pairs.
+    """Sum up an evaluation, or compare several on the same pairs.
 
     The HTML page and its JSON are written into the first folder.
     """
     from vrthinker_core.evaluation.write_report import read_folder, write_comparison
 
-    results, run = read_folder(folder)
-    if other is None:
-        _report(results, folder, run)
+    found, console = [read_folder(folder) for folder in folders], Console()
+    if len(found) == 1:
+        _report(found[0].results, found[0].folder, found[0].run)
         return
-    page, compared = write_comparison((folder, other), results, read_folder(other)[0])
-    print_comparison(compared, Console())
+    page, rows, compared = write_comparison(found)
+    names = [compared[0].judges[0], *(each.judges[1] for each in compared)]
+    cells = [[name, *(cell.content for cell in row)] for name, row in rows.items()]
+    _print_table(console, "", ("on shared pairs", *map(printable, names)), cells)
+    for each in compared:
+        print_comparison(each, console)
     print(f"Report: {encodable(str(page))}")
 
 
