@@ -228,7 +228,8 @@ class Deliberation:
             else:
                 response = self.protocol.retry_message(reply.problems)
             self._exchanges.append((message, response))
-            while len(self.in_view) > MAX_IMAGES and self.forget_oldest():
+            most = MAX_IMAGES + max(0, len(self.protocol.opening_refs) - 8)
+            while len(self.in_view) > most and self.forget_oldest():
                 pass
         except BaseException:
             self.stop_reason = StopReason.FAILED

@@ -387,6 +387,7 @@ def seen(message: Message) -> list[object]:
         (PAIRED, "paired", Settings(window=1, frames="random")),
         (CONCAT, "concat", Settings()),
         (CONCAT, "concat", Settings(window=1, preset="clean", opening="card")),
+        (CONCAT, "concat", Settings(preset="paper-rapidata", frames="random", opening_frames=32)),
         (["what?", ANSWER], "paired", Settings()),
     ],
 )

@@ -42,6 +42,7 @@ from vrthinker_core.evaluation.job import (
     write_final_table,
 )
 from vrthinker_core.evaluation.video_table import VideoTable, read_videos
+from vrthinker_core.protocols.factory import for_data_set
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import (
     ROW_FAULT,
@@ -206,6 +207,7 @@ def evaluate(
     if size < 1:
         raise BadInput(f"--sample {size} judges nothing: give a number from 1 up.")
     whole, pairs = read_pairs(dataset, path, limit)
+    settings = for_data_set(settings, dataset)
     job = EvaluationJob(judge or default_choice(), settings, out, concurrency, engine)
     run = job.describe(dataset, path, whole, limit)
     chosen = take_sample(pairs, size) if estimate else pairs

@@ -205,7 +205,7 @@ def _calibration(summary: Summary) -> Html:
     )
     cf = (
         "CF is what a judge of the protocol concat says of itself: 1 low, 2 medium, 3 high, 4 very "
-        "high, 5 confirmed."
+        "high, 5 confirmed. In the paper's wording 1 to 3 mean high to low; they are shown as 3 to 1."
     )
     return join(
         paragraph(calibrated) if rows else "",

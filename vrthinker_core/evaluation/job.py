@@ -20,6 +20,7 @@ from vrthinker_core.backends.devices import peak_memory_gb
 from vrthinker_core.backends.judge_name import JUDGES, parse_judge
 from vrthinker_core.errors import BadInput, JudgeError, VideoError, os_errors
 from vrthinker_core.evaluation.local_engine import judge_locally
+from vrthinker_core.protocols.factory import for_data_set
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.open_dataset import read_dataset, take_some
 from vrthinker_core.results.result import (
@@ -291,6 +292,7 @@ def evaluate(
 
     path, out = Path(path), Path(out)
     whole, pairs = read_pairs(dataset, path, limit)
+    settings = for_data_set(settings, dataset)
     job = EvaluationJob(judge or default_choice(), settings, out, concurrency, engine)
     run = job.describe(dataset, path, whole, limit)
     with open_out(out, run, resume=resume, pairs=whole):

@@ -48,7 +48,8 @@ class PairResult:
     provisional: bool = False  # without a final answer, the verdict is the last recommended one
     forced: bool = False
     outside_scope: bool = False  # the judge cannot judge such a pair, which counts as failed
-    confidence: int | None = None  # CF of the reply with the verdict, 1 to 5; None if not given
+    # CF of the reply with the verdict, 1 (low) to 5 in any wording; None if not given
+    confidence: int | None = None
     # Of tie, 1 and 2 for each label of the verdict, if the judge tells them; their sum is at most 1
     probabilities: dict[Dimension, LabelProbabilities] | None = None
     swapped: Verdict | None = None  # of the swapped order, mapped back; None without labels

@@ -37,6 +37,8 @@ PerToken = Annotated[tuple[T, ...], AtMost(65_536)]
 # The two published prompt protocols; each checkpoint was trained for one
 ProtocolName = Literal["concat", "paired"]
 
+Preset = Literal["card", "clean", "paper", "paper-rapidata", "paper-mj-bench-video"]
+
 SettingValue = str | int | float | None
 
 OWN = "own"  # A form's word for None: the protocol's own value
@@ -53,12 +55,13 @@ class Settings:
     max_new_tokens: int = 2048
     temperature: Amount = 0.0
     seed: int = 0
-    preset: Literal["card", "clean"] = "card"
+    preset: Preset = "card"
     opening: Literal["training", "card"] = "training"
     total: int = 96
     fit: Literal["squash", "letterbox"] = "squash"
     swap: Literal["off", "on"] = "off"
     frames: Literal["asked", "random"] = "asked"
+    opening_frames: int = 8
 
     def __post_init__(self) -> None:
         """Raise `BadInput` for a value that `SETTINGS` does not allow."""
@@ -216,8 +219,15 @@ SETTINGS = (
     Setting(
         "preset",
         "Prompt wording",
-        "The model card's wording, byte for byte, or with its four slips mended.",
-        {"card": "As on the card", "clean": "Slips mended"},
+        "The model card's wording, byte for byte, or with its four slips mended, or the paper's with "
+        "the dimensions as VideoGen-Reward or another data set explains them.",
+        {
+            "card": "As on the card",
+            "clean": "Slips mended",
+            "paper": "As in the paper",
+            "paper-rapidata": "As in the paper, for Rapidata",
+            "paper-mj-bench-video": "As in the paper, for MJ-Bench-Video",
+        },
         protocol="concat",
     ),
     Setting(
@@ -259,6 +269,18 @@ SETTINGS = (
         "The frames that a call asks for, or as many drawn at random: a control that tells whether "
         "looking matters.",
         {"asked": "As asked for", "random": "Drawn at random"},
+        on_page=False,
+    ),
+    Setting(
+        "opening_frames",
+        "Number of first frames",
+        "How many frames of both videos together are shown before the first turn, a multiple of 4.",
+        number=int,
+        minimum=4,
+        maximum=256,
+        even=True,
+        offered=(8, 32),
+        protocol="concat",
         on_page=False,
     ),
 )
