@@ -383,7 +383,7 @@ def test_several_folders_stand_side_by_side_with_the_setting_that_differs(tmp_pa
     code, out, error = call("report", *folders)
     assert (code, error, out.count("McNemar")) == (0, "", 2)
     page = ReadPage((folders[0] / "comparison.html").read_text("utf-8")).texts
-    names = [f"a judge, Memory window {window}" for window in ("own", 1, 2)]
+    names = [f"a judge, window {window}" for window in ("own", 1, 2)]
     shared = [row for row in rows[:58] if row.judged]
     start = page.index(f"on {len(shared)} shared pairs")
     assert page[start + 1 : start + 4] == names

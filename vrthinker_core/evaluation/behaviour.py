@@ -161,7 +161,7 @@ def _spread(values: Sequence[float]) -> Spread:
     return Spread(float(numbers.mean()), float(median), float(p90), float(numbers.sum()))
 
 
-LONG, COMPLEX, RESIDUAL = "longest 10 % of videos", "longest 10 % of prompts", "neither of both"
+LONG, COMPLEX, RESIDUAL = "Longest 10 % of videos", "Longest 10 % of prompts", "Neither of both"
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,8 +222,6 @@ class PositionBias:
     """The same of people; differs from a half if the data set has better videos on one side."""
     shown_first: IntervalEstimate | None = None
     """Share of preferences over both orders for the video shown first; a half without a bias."""
-    difference: float | None = None
-    """Share that prefers video 1 when it is shown first, less the share when shown second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +239,6 @@ def position_bias(table: LabelTable) -> tuple[PositionBias, ...]:
     """Compute every dimension in which the judge prefers any video."""
     dimensions = [dimension for dimension in Dimension if decided(table.judge[dimension]).any()]
     ratios: dict[tuple[Dimension, str], Ratio] = {}
-    differences: dict[Dimension, float] = {}
     for dimension in dimensions:
         people, judge, swapped = (
             side[dimension] for side in (table.people, table.judge, table.swapped)
@@ -252,9 +249,6 @@ def position_bias(table: LabelTable) -> tuple[PositionBias, ...]:
         ratios[dimension, "first"] = (judge == Preference.FIRST, decided(judge))
         ratios[dimension, "shown first"] = (both * to_first, both * preferences)
         ratios[dimension, "people"] = (people == Preference.FIRST, decided(people))
-        shares = [side[both & decided(side)] == Preference.FIRST for side in (judge, swapped)]
-        if all(map(len, shares)):
-            differences[dimension] = float(shares[0].mean() - shares[1].mean())
     estimates = estimate_ratios(ratios, table.prompts)
     found = []
     for dimension in dimensions:
@@ -267,7 +261,6 @@ def position_bias(table: LabelTable) -> tuple[PositionBias, ...]:
                 first,
                 people_first.value if people_first else None,
                 estimates[dimension, "shown first"],
-                differences.get(dimension),
             )
         )
     return tuple(found)

@@ -41,7 +41,7 @@ from vrthinker_core.evaluation.summary import Summary, published_subset
 from vrthinker_core.results.result import ROW_FAULT, PairResult
 from vrthinker_core.types import Dimension, Preference, Verdict
 from vrthinker_core.types.wording import DIMENSION_NAMES, NO_RELIABLE_WINNER, TELLING
-from vrthinker_core.words import DASH, count, points, share, shortened
+from vrthinker_core.words import DASH, count, share, shortened
 
 METRICS: tuple[Metric, ...] = ("tau", "diff")
 LABELS = {Preference.TIE: "tie", Preference.FIRST: "1", Preference.SECOND: "2", None: DASH}
@@ -105,15 +105,13 @@ def _agreement(summary: Summary) -> Html:
     if not found:
         return Html("")
     main = _main(summary)
-    beside, across = [], []
+    beside = []
     for metric in METRICS:
         title = f"{metric}, {DIMENSION_NAMES[main.dimension].lower()}"
         known = [(each.name, getattr(each, metric)) for each in main.baselines]
         plain = [Bar(name, value, plain=True) for name, value in known if value is not None]
         judge = estimate_bars([("the judge", getattr(main, metric))])
         beside.append(interval_bars(title, [*judge, *plain]))
-        each_one = ((DIMENSION_NAMES[each.dimension], getattr(each, metric)) for each in found)
-        across.append(interval_bars(f"{metric} by dimension", estimate_bars(each_one)))
     names = ("dimension", "judged", "tau", "diff", "judge's ties", "people's ties")
     rows: list[HtmlRow] = [
         [
@@ -138,7 +136,6 @@ def _agreement(summary: Summary) -> Html:
             "without an answer is wrong in both. Intervals are 95 %, over prompts."
         ),
         plots(*beside),
-        plots(*across) if len(found) > 1 else "",
         sortable_table("Agreement by dimension", (*names, "points over best baseline"), rows),
         sortable_table("The judge, and answers that need no look", ("answer", *heads), answers),
         remark("A coin flip is what it scores on average."),
@@ -219,17 +216,10 @@ def _calibration(summary: Summary) -> Html:
 def _order(summary: Summary) -> Html:
     if not summary.position:
         return Html("")
-    first, shown_first = [], []
-    for each in summary.position:
-        name = DIMENSION_NAMES[each.dimension]
-        first += estimate_bars([(name, each.first)])
-        if each.people_first is not None:
-            first.append(Bar(f"{name}, people", each.people_first, plain=True))
-        shown_first += estimate_bars([(name, each.shown_first)])
     bias = (
         "Over both orders a judge without a bias prefers what it is shown first half of the time, "
         "whichever videos are better."
-        if shown_first
+        if any(each.shown_first for each in summary.position)
         else "People's own share stands below, for the data set may have better videos on one "
         "side; judging with --swap tells them apart."
     )
@@ -241,7 +231,6 @@ def _order(summary: Summary) -> Html:
             share_cell(each.first),
             percent(each.people_first),
             share_cell(each.shown_first),
-            Cell(points(each.difference), each.difference),
         ]
         for each in summary.position
     ]
@@ -258,14 +247,9 @@ def _order(summary: Summary) -> Html:
     ]
     return join(
         paragraph(
-            "How often the judge prefers video 1, of the pairs in which it prefers one; the line "
-            f"is a half. {bias}"
+            f"How often the judge prefers video 1, of the pairs in which it prefers one. {bias}"
         ),
-        plots(
-            interval_bars("Prefers video 1", first, origin=0.5),
-            interval_bars("Prefers what is shown first, both orders", shown_first, origin=0.5),
-        ),
-        sortable_table("Position bias", ("dimension", *heads, "difference, points"), rows),
+        sortable_table("Position bias", ("dimension", *heads), rows),
         sortable_table(
             "Both orders compared", ("dimension", "pairs in both orders", *turns), swaps
         ),
@@ -275,14 +259,11 @@ def _order(summary: Summary) -> Html:
 def _overall(summary: Summary) -> Html:
     if not summary.overall:
         return Html("")
-    majority = ("pairs with a majority", "OA is that", "contradictions")
     rows: list[HtmlRow] = [
         [
             each.whose,
             number(each.pairs),
             percent(each.with_sum),
-            number(each.majorities),
-            percent(each.with_majority),
             percent(each.contradictions),
         ]
         for each in summary.overall
@@ -290,7 +271,7 @@ def _overall(summary: Summary) -> Html:
     return join(
         sortable_table(
             "Overall label against text alignment, visual and motion quality",
-            ("labels of", "pairs", "OA is the side with more of the three", *majority),
+            ("labels of", "pairs", "OA is the side with more of the three", "contradictions"),
             rows,
         ),
         remark(

@@ -129,8 +129,6 @@ class OverallCheck:
     whose: str  # "judge" or "people"
     pairs: int
     with_sum: float  # OA is the side that more of the three prefer, a tie if as many prefer each
-    majorities: int  # pairs in which two of the three labels are equal
-    with_majority: float | None  # of those, OA is that label
     contradictions: float
     """OA prefers a video that none of the three prefers, or ties though all three agree on one."""
 
@@ -147,8 +145,6 @@ def overall_checks(table: LabelTable) -> tuple[OverallCheck, ...]:
         votes = votes.sum(axis=0)  # label × pair
         lead = votes[Preference.FIRST] - votes[Preference.SECOND]
         by_sum = np.select([lead > 0, lead < 0], [Preference.FIRST, Preference.SECOND])
-        clear = votes.max(axis=0) >= 2
-        by_majority = (overall == votes.argmax(axis=0))[clear]
         tie = overall == Preference.TIE
         alone = ~tie & (votes[overall, np.arange(len(overall))] == 0)
         ignored = tie & (votes[1:].max(axis=0) == len(SUB_SCORES))
@@ -157,8 +153,6 @@ def overall_checks(table: LabelTable) -> tuple[OverallCheck, ...]:
                 whose,
                 pairs=len(overall),
                 with_sum=float((overall == by_sum).mean()),
-                majorities=int(clear.sum()),
-                with_majority=float(by_majority.mean()) if clear.any() else None,
                 contradictions=float((alone | ignored).mean()),
             )
         )

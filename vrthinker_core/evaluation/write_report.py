@@ -9,7 +9,6 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.evaluation.agreement import JudgeComparison, compare_judges, shared_results
 from vrthinker_core.evaluation.evaluation_page import (
     MAX_SHOWN,
-    METRICS,
     disagreements,
     evaluation_page,
     fact,
@@ -17,7 +16,6 @@ from vrthinker_core.evaluation.evaluation_page import (
 )
 from vrthinker_core.evaluation.figures import (
     cost_cells,
-    estimate_bars,
     points_with_interval,
     share_cell,
     unchecked_sentence,
@@ -27,12 +25,10 @@ from vrthinker_core.evaluation.html import (
     Html,
     HtmlRow,
     element,
-    interval_bars,
     join,
     number,
     paragraph,
     percent,
-    plots,
     remark,
     render_page,
     sortable_table,
@@ -48,7 +44,6 @@ from vrthinker_core.results.result import (
     read_run,
 )
 from vrthinker_core.types import Dimension
-from vrthinker_core.types.settings import setting
 from vrthinker_core.types.wording import CONTROL, DIMENSION_NAMES
 from vrthinker_core.words import DASH, count, p_value, points, share
 
@@ -139,9 +134,9 @@ def _names(evaluations: Sequence[Evaluation]) -> list[str]:
     names = []
     for each, settings in zip(evaluations, chosen, strict=True):
         judge = ", ".join(sorted({result.judge for result in each.results}))
-        values = ("own" if settings[name] is None else settings[name] for name in differ)
         words = (
-            f"{setting(name).label} {value}" for name, value in zip(differ, values, strict=True)
+            f"{name.replace('_', ' ')} {'own' if settings[name] is None else settings[name]}"
+            for name in differ
         )
         names.append(", ".join([judge, *words]))
     if len(set(names)) < len(names):
@@ -210,23 +205,11 @@ def _difference_section(compared: JudgeComparison) -> Html:
     ]
     alone = ("only first right", "only second right", "McNemar p")
     heads = ("figure", "pairs", *compared.judges, "difference, points", *alone)
-    differences = []
-    for metric in METRICS:
-        bars = estimate_bars(
-            (DIMENSION_NAMES[each.dimension], each.difference)
-            for each in compared.metrics
-            if each.metric == metric
-        )
-        ends = (end for bar in bars for end in (bar.value, bar.low, bar.high) if end is not None)
-        most = max([0.05, *map(abs, ends)])
-        title = f"{metric}, points"
-        differences.append(interval_bars(title, bars, span=(-most, most), unit="points"))
     return join(
         paragraph(
             f"Difference in points, {' less '.join(compared.judges)}, with its 95 % interval over "
             "prompts."
         ),
-        plots(*differences),
         sortable_table("Both judges on the same pairs", heads, rows),
         remark(
             "McNemar's exact test takes pairs of one prompt for independent: where prompts repeat, "
