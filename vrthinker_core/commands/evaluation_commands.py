@@ -98,10 +98,6 @@ def print_summary(summary: "Summary", console: Console) -> None:
         for each in summary.subsets
     ]
     if costs := summary.costs:
-        lines.append(
-            f"A pair took {costs.turns.mean:.1f} turns, {costs.frames.mean:.0f} frames and "
-            f"{costs.seconds.median:.1f} s (median)."
-        )
         cells = {name: cell.content for name, cell in cost_cells(costs).items() if cell.value}
         lines.append(f"{'; '.join(f'{name}: {value}' for name, value in cells.items())}.")
     for line in lines:

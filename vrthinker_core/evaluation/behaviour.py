@@ -103,25 +103,16 @@ def calibration(table: LabelTable) -> tuple[Calibration, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
-    """A quantity over pairs."""
-
-    mean: float
-    median: float
-    p90: float
-    total: float
-
-
-@dataclass(frozen=True, slots=True)
 class Costs:
     """Over pairs whose run came to its own end, the first order alone; None is unknown."""
 
     pairs: int
-    frames: Spread  # shown to the judge
-    turns: Spread
-    prompt_tokens: Spread  # of all turns, each as it was sent
-    new_tokens: Spread
-    seconds: Spread
+    frames: float  # mean of a pair, as the next four: shown to the judge
+    turns: float
+    prompt_tokens: float  # of all turns, each as it was sent
+    new_tokens: float
+    seconds: float
+    median_seconds: float
     left_view: IntervalEstimate | None  # share of runs in which frames had left the view
     speed: float | None  # tokens written in a second of a pair
     pairs_an_hour: float | None  # side by side
@@ -138,27 +129,23 @@ def costs(table: LabelTable, starts: Sequence[RunStart] = ()) -> Costs | None:
     runs = [result for result in table.results if result.judged]
     if not runs:
         return None
-    spreads = {name: _spread([getattr(run, name) for run in runs]) for name in SPENT}
+    # A sum of floats depends on their order
+    spent = {name: np.sort([float(getattr(run, name)) for run in runs]) for name in SPENT}
+    means = {name: float(values.mean()) for name, values in spent.items()}
     left = np.array([bool(result.left_view) for result in table.results])
     known = rows & np.array([result.left_view is not None for result in table.results])
     seconds = sum(start.seconds for start in starts if start.judged)
     rate = sum(start.judged for start in starts) / seconds if seconds else None
-    written = spreads["new_tokens"]
     return Costs(
         len(runs),
-        **spreads,
+        **means,
+        median_seconds=float(np.median(spent["seconds"])),
         left_view=estimate_ratios({"left": (left & known, known)}, table.prompts)["left"],
-        speed=written.total / spreads["seconds"].total if spreads["seconds"].total else None,
+        speed=means["new_tokens"] / means["seconds"] if means["seconds"] else None,
         pairs_an_hour=rate and 3600 * rate,
-        throughput=rate and rate * written.mean,
+        throughput=rate and rate * means["new_tokens"],
         peak_gb=max((start.peak_gb for start in starts if start.peak_gb), default=None),
     )
-
-
-def _spread(values: Sequence[float]) -> Spread:
-    numbers = np.sort(np.array(values, dtype=np.float64))  # a sum of floats depends on their order
-    median, p90 = np.percentile(numbers, (50, 90))
-    return Spread(float(numbers.mean()), float(median), float(p90), float(numbers.sum()))
 
 
 LONG, COMPLEX, RESIDUAL = "Longest 10 % of videos", "Longest 10 % of prompts", "Neither of both"
@@ -168,8 +155,7 @@ LONG, COMPLEX, RESIDUAL = "Longest 10 % of videos", "Longest 10 % of prompts", "
 class Subset:
     """Pairs of one kind (arXiv 2510.10518v4, Tables 2 and 3).
 
-    The paper's third kind, "redundant", is no part of a data set: its videos have every frame
-    count doubled by repeated frames.
+    The paper's "redundant" set is no part of a data set: random frames of its videos are repeated.
     """
 
     name: str  # LONG, COMPLEX or RESIDUAL

@@ -1,14 +1,10 @@
-"""The report of one evaluation as a page: figures first, then tables of pairs.
-
-One story, though above 500 lines: each section of the page is a function, in the order of the page.
-"""
+"""The report of one evaluation as a page: figures first, then tables of pairs."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
 from vrthinker_core.evaluation.agreement import DimensionAgreement, Metric, Shared
-from vrthinker_core.evaluation.behaviour import SPENT
 from vrthinker_core.evaluation.figures import (
     agreement_sentence,
     cost_cells,
@@ -68,7 +64,7 @@ def evaluation_page(summary: Summary, results: Sequence[PairResult]) -> str:
     return render_page(f"{summary.judge}{on}{what}", _lead(summary), sections)
 
 
-def fact(name: str, value: str, more: str) -> Html:
+def _fact(name: str, value: str, more: str) -> Html:
     """Show one of the figures at the top of a report."""
     return element("div", element("dt", name), element("dd", value, element("small", more)))
 
@@ -78,17 +74,16 @@ def _lead(summary: Summary) -> Html:
     if not summary.agreement:
         none = "People gave no labels, so nothing is said here about agreement."
         return join(counted, paragraph(none))
-    main, costs = _main(summary), summary.costs
+    main = _main(summary)
     best, unsure = main.best, main.margin.low is None or main.margin.low <= 0
     people = f"people: {share(main.people_tie_rate.value)}"
     facts = [
-        fact("tau", share(main.tau.value), interval_text(main.tau) or "no interval"),
-        fact("diff", share(value_of(main.diff)), interval_text(main.diff) or "no interval"),
-        fact("best baseline, tau", share(best.tau), best.name),
-        fact("judged", f"{main.answered:,}", f"of {main.labelled:,} labelled pairs"),
-        fact("ties", share(value_of(main.tie_rate)), people),
+        _fact("tau", share(main.tau.value), interval_text(main.tau) or "no interval"),
+        _fact("diff", share(value_of(main.diff)), interval_text(main.diff) or "no interval"),
+        _fact("best baseline, tau", share(best.tau), best.name),
+        _fact("judged", f"{main.answered:,}", f"of {main.labelled:,} labelled pairs"),
+        _fact("ties", share(value_of(main.tie_rate)), people),
     ]
-    facts += [fact("seconds a pair", f"{costs.seconds.median:.1f}", "median")] if costs else []
     return join(
         counted,
         element("p", agreement_sentence(main), class_="warning" if unsure else None),
@@ -160,22 +155,15 @@ def _published(summary: Summary) -> Html:
         return Html("")
     if not summary.published_tau:
         return paragraph(summary.published_remark)
-    published = {"tau": summary.published_tau, "diff": summary.published_diff}
-    shown = []
-    for metric, scores in published.items():
-        theirs = (Bar(each.model, each.value, plain=True) for each in scores)
-        mine = estimate_bars([(summary.judge, getattr(ours, metric))])
-        shown.append(interval_bars(metric, [*mine, *theirs]))
     rows: list[HtmlRow] = [[summary.judge, share_cell(ours.tau), share_cell(ours.diff)]]
     rows += (
         [tau.model, percent(tau.value), percent(diff.value)]
-        for tau, diff in zip(*published.values(), strict=True)
+        for tau, diff in zip(summary.published_tau, summary.published_diff, strict=True)
     )
     return join(
         paragraph(
             "Overall labels of the same data set, as the paper reports them; it gives no intervals."
         ),
-        plots(*shown),
         sortable_table("This judge and published models", ("model", "tau", "diff"), rows),
         remark(summary.published_remark),
     )
@@ -303,22 +291,16 @@ def _costs(summary: Summary) -> Html:
     found = summary.costs
     if found is None:
         return Html("")
-    spent = {name.replace("_", " "): getattr(found, name) for name in SPENT}
-    rows: list[HtmlRow] = [
-        [name, number(s.mean, 1), number(s.median, 1), number(s.p90, 1), number(s.total)]
-        for name, s in spent.items()
-    ]
-    heads = ("a pair", "mean", "median", "9 of 10 below", "all together")
+    heads = ("cost", "here", "VR-Thinker 7B on an A800")
     paper = {"seconds a pair": 7.55, "tokens written a second, one pair": 63}
     paper["tokens written a second, all pairs"] = 162
     rates: list[HtmlRow] = [
         [name, cell, number(paper.get(name), 2)] for name, cell in cost_cells(found).items()
     ]
     return join(
-        sortable_table(f"Over {count(found.pairs, 'pair')}", heads, rows),
-        sortable_table("Cost", ("", "here", "VR-Thinker 7B on an A800"), rates),
+        sortable_table(f"Over {count(found.pairs, 'pair')}", heads, rates),
         remark(
-            "Of pairs whose run came to its own end, the first order alone. Prompt tokens are "
+            "Of pairs whose run came to its own end, the first order alone. Tokens read are "
             "those of all turns, each as it was sent. Pairs an hour are side by side. The A800: "
             "arXiv 2510.10518v4, Table 5."
         ),

@@ -53,10 +53,13 @@ def points_with_interval(estimate: IntervalEstimate) -> str:
 def cost_cells(costs: Costs) -> dict[str, Cell]:
     """Show what a pair and an hour bring, by name."""
     return {
-        "seconds a pair": number(costs.seconds.mean, 2),
+        "frames a pair": number(costs.frames, 1),
+        "turns a pair": number(costs.turns, 1),
+        "seconds a pair": number(costs.seconds, 2),
+        "seconds a pair, median": number(costs.median_seconds, 2),
         "pairs an hour": number(costs.pairs_an_hour),
-        "tokens read a pair": number(costs.prompt_tokens.mean),
-        "tokens written a pair": number(costs.new_tokens.mean),
+        "tokens read a pair": number(costs.prompt_tokens),
+        "tokens written a pair": number(costs.new_tokens),
         "tokens written a second, one pair": number(costs.speed, 1),
         "tokens written a second, all pairs": number(costs.throughput, 1),
         "peak memory, GB": number(costs.peak_gb, 1),

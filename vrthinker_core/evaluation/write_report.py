@@ -11,7 +11,6 @@ from vrthinker_core.evaluation.evaluation_page import (
     MAX_SHOWN,
     disagreements,
     evaluation_page,
-    fact,
     one_right_section,
 )
 from vrthinker_core.evaluation.figures import (
@@ -24,7 +23,6 @@ from vrthinker_core.evaluation.html import (
     Cell,
     Html,
     HtmlRow,
-    element,
     join,
     number,
     paragraph,
@@ -45,7 +43,7 @@ from vrthinker_core.results.result import (
 )
 from vrthinker_core.types import Dimension
 from vrthinker_core.types.wording import CONTROL, DIMENSION_NAMES
-from vrthinker_core.words import DASH, count, p_value, points, share
+from vrthinker_core.words import DASH, count, p_value, share
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +124,8 @@ def _way(folder: Path, home: Path) -> str:
 def _names(evaluations: Sequence[Evaluation]) -> list[str]:
     """Name each evaluation by its judge and the settings that differ, else by its folder."""
     chosen = [asdict(each.run.settings) if each.run else {} for each in evaluations]
-    differ = [
-        name
-        for name in chosen[0]
-        if all(chosen) and len({settings[name] for settings in chosen}) > 1
-    ]
+    known = chosen[0] if all(chosen) else {}
+    differ = [name for name in known if len({settings[name] for settings in chosen}) > 1]
     names = []
     for each, settings in zip(evaluations, chosen, strict=True):
         judge = ", ".join(sorted({result.judge for result in each.results}))
@@ -163,7 +158,7 @@ def _lead(
 
 
 def _lead_of(compared: JudgeComparison, dimension: Dimension) -> Html:
-    sentences, facts = list[Html](), list[Html]()
+    sentences = []
     for each in compared.metrics:
         if each.dimension is not dimension:
             continue
@@ -180,11 +175,10 @@ def _lead_of(compared: JudgeComparison, dimension: Dimension) -> Html:
                 f"{second} on {count(each.pairs, 'pair')}."
             )
         sentences.append(paragraph(told))
-        facts.append(fact(each.metric, points(lead), f"points, p {p_value(each.p)}"))
     same = dict(compared.same).get(dimension)
     if same is not None:
-        facts.append(fact("same label", share(same), DIMENSION_NAMES[dimension].lower()))
-    return join(*sentences, element("dl", *facts, class_="facts"))
+        sentences.append(paragraph(f"Both give the same label to {share(same)} of the pairs."))
+    return join(*sentences)
 
 
 def _difference_section(compared: JudgeComparison) -> Html:
@@ -228,7 +222,6 @@ def _side_by_side(summaries: Sequence[Summary]) -> Rows:
         first = (each.first for each in summary.position if each.dimension is dimension)
         stable = (each.stable for each in summary.swap if each.dimension is dimension)
         errors = (each.error for each in summary.calibration if each.dimension is dimension)
-        costs = summary.costs
         columns.append(
             {
                 f"tau, {name}": share_cell(scores[0].tau if scores else None),
@@ -237,9 +230,7 @@ def _side_by_side(summaries: Sequence[Summary]) -> Rows:
                 f"prefers video 1, {name}": share_cell(next(first, None)),
                 f"same label in both orders, {name}": share_cell(next(stable, None)),
                 f"calibration error, {name}": percent(next(errors, None)),
-                "frames a pair": number(costs.frames.mean if costs else None, 1),
-                "turns a pair": number(costs.turns.mean if costs else None, 1),
-                **(cost_cells(costs) if costs else {}),
+                **(cost_cells(summary.costs) if summary.costs else {}),
             }
         )
     rows = {
