@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from tests.evaluation.support.scripted_runs import write_table
 from tests.support.blank_frames import frames
@@ -107,14 +106,9 @@ def test_a_judge_that_knows_where_to_look_finds_a_short_flaw_only_if_it_is_heard
     assert sum(flawed(seed, RANDOM) for seed in range(40)) < 10  # 3 of 124 frames: 7 % of runs
 
 
-@pytest.fixture
-def control(tmp_path: Path) -> Path:
-    table = write_table(tmp_path / "data", 4)
-    evaluate("csv", table, ScriptedBackend([CALL, ANSWER]), RANDOM, out=tmp_path / "out")
-    return tmp_path / "out"
-
-
-def test_a_report_says_that_it_is_a_control(control: Path) -> None:
+def test_a_report_says_that_it_is_a_control_and_a_ranking_has_none(tmp_path: Path) -> None:
+    table, control = write_table(tmp_path / "data", 4), tmp_path / "out"
+    evaluate("csv", table, ScriptedBackend([CALL, ANSWER]), RANDOM, out=control)
     page = (control / "report.html").read_text("utf-8")
     assert CONTROL in page
     assert "(control: frames drawn at random)</title>" in page
@@ -122,8 +116,5 @@ def test_a_report_says_that_it_is_a_control(control: Path) -> None:
     assert (code, " ".join(out.split()).count(CONTROL)) == (0, 1)
     told = json.loads((control / "report.json").read_text("utf-8"))
     assert told["summary"]["settings"]["frames"] == "random"
-
-
-def test_a_control_ranks_nothing(tmp_path: Path) -> None:
     code, _, error = call("rank", tmp_path, "--frames", "random")
     assert (code, "use it with evaluate" in error) == (2, True)

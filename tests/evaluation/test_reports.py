@@ -372,28 +372,23 @@ def test_two_folders_give_a_comparison(tmp_path: Path) -> None:
 
 
 def test_several_folders_stand_side_by_side_with_the_setting_that_differs(tmp_path: Path) -> None:
-    folders, rows = [], simulate(60, 20)
+    folders, rows = [], [row for row in simulate(60, 20) if row.judged]
     for window in (None, 1, 2):
-        left = [
-            replace(row, left_view=row.judged and window == 1) for row in rows[: 60 - (window or 0)]
-        ]
-        folders.append(keep(tmp_path / str(window), left))
+        own = [replace(row, left_view=window == 1) for row in rows[window or 0 :]]
+        folders.append(keep(tmp_path / str(window), own))
         starts = (RunStart("", "local", 8, None, judged=50, seconds=25.0 * (window or 1)),)
         write_run(folders[-1], made.run_of("csv", settings=Settings(window=window), starts=starts))
     code, out, error = call("report", *folders)
     assert (code, error, out.count("McNemar")) == (0, "", 2)
     page = ReadPage((folders[0] / "comparison.html").read_text("utf-8")).texts
-    names = [f"a judge, window {window}" for window in ("own", 1, 2)]
-    shared = [row for row in rows[:58] if row.judged]
-    start = page.index(f"on {len(shared)} shared pairs")
-    assert page[start + 1 : start + 4] == names
-    tau = summarize(shared).agreement[-1].tau
 
     def row(head: str) -> list[str]:
-        place = page.index(head, start)
-        return page[place + 1 : place + 4]
+        return page[(place := page.index(head)) + 1 : place + 4]
 
-    assert all(each.startswith(f"{100 * tau.value:.1f} % (") for each in row("tau, overall"))
+    shared = f"on {len(rows) - 2} shared pairs"
+    assert row(shared) == [f"a judge, window {window}" for window in ("own", 1, 2)]
+    tau = f"{100 * summarize(rows[2:]).agreement[-1].tau.value:.1f} % ("
+    assert all(each.startswith(tau) for each in row("tau, overall"))
     assert row("pairs an hour") == ["7,200", "7,200", "3,600"]
     left = row("runs in which frames had left the view")
     assert [each.partition(" %")[0] for each in left] == ["0.0", "100.0", "0.0"]

@@ -114,6 +114,8 @@ def test_settings_by_name() -> None:
     )
     with pytest.raises(BadInput, match="There is no setting 'windows'"):
         parse_settings({"windows": 1})
+    with pytest.raises(BadInput, match="There is no setting 'frames'"):
+        parse_settings({"frames": "random"})  # A visitor chooses no control
 
 
 @pytest.mark.parametrize(
