@@ -72,12 +72,12 @@ def write_report(out: Path, summary: Summary, results: Sequence[PairResult]) -> 
     return write_page(out / "report.html", evaluation_page(summary, results), values, failed)
 
 
-Rows = dict[str, list[Cell]]  # a figure of each evaluation by its name
+SideBySide = dict[str, list[Cell]]  # a figure of each evaluation by its name
 
 
 def write_comparison(
     evaluations: Sequence[Evaluation],
-) -> tuple[Path, Rows, list[JudgeComparison]]:
+) -> tuple[Path, SideBySide, list[JudgeComparison]]:
     """Compare evaluations; writes into the first one's folder.
 
     Gives the page, the figures side by side, on the pairs that all have judged, and each other one
@@ -212,7 +212,7 @@ def _difference_section(compared: JudgeComparison) -> Html:
     )
 
 
-def _side_by_side(summaries: Sequence[Summary]) -> Rows:
+def _side_by_side(summaries: Sequence[Summary]) -> SideBySide:
     """Give the figures of each evaluation; those that none has are left out."""
     dimension = summaries[0].dimension
     name = DIMENSION_NAMES[dimension].lower()
