@@ -22,6 +22,7 @@ from vrthinker_core.drawn.faults import PictureFault
 from vrthinker_core.drawn.world import draw_facts, draw_scene
 from vrthinker_core.evaluation.job import evaluate
 from vrthinker_core.protocols import make_protocol, with_defaults
+from vrthinker_core.results.result import RESULTS, read_results
 from vrthinker_core.runner import judge_branch, judge_many, whole_traces
 from vrthinker_core.traces import load
 from vrthinker_core.types import ProtocolName, Settings, Trace, VideoPair
@@ -116,5 +117,6 @@ def test_a_report_says_that_it_is_a_control_and_a_ranking_has_none(tmp_path: Pat
     assert (code, " ".join(out.split()).count(CONTROL)) == (0, 1)
     told = json.loads((control / "report.json").read_text("utf-8"))
     assert told["summary"]["settings"]["frames"] == "random"
+    assert all(result.control for result in read_results(control / RESULTS))
     code, _, error = call("rank", tmp_path, "--frames", "random")
     assert (code, "use it with evaluate" in error) == (2, True)

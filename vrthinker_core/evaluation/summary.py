@@ -197,11 +197,7 @@ class Summary:
     published_diff: tuple[PublishedScore, ...] = ()
     published_remark: str = ""
     settings: Settings | None = None  # as chosen; None if unknown
-
-    @property
-    def is_control(self) -> bool:
-        """Whether the frames were drawn at random: no ordinary evaluation of the judge."""
-        return self.settings is not None and self.settings.frames == "random"
+    is_control: bool = False  # frames were drawn at random: no ordinary evaluation of the judge
 
 
 def published_subset(summary: Summary, name: str) -> tuple[float | None, float | None]:
@@ -241,7 +237,7 @@ def summarize(results: Iterable[PairResult], run: EvaluationRun | None = None) -
         faults=tuple(sorted(faults.items(), key=lambda item: (-item[1], item[0]))),
     )
     data_set, settings = (run.dataset, run.settings) if run else ("", None)
-    control = settings is not None and settings.frames == "random"
+    control = any(result.control for result in found)
     whole = "" if control else data_set  # Published numbers are of frames that were asked for
     return Summary(
         judge=", ".join(sorted({result.judge for result in found})),
@@ -259,4 +255,5 @@ def summarize(results: Iterable[PairResult], run: EvaluationRun | None = None) -
         published_diff=published(whole, "diff", len(found), broken),
         published_remark=published_remark(data_set, len(found), broken, control=control),
         settings=settings,
+        is_control=control,
     )

@@ -63,6 +63,7 @@ class PairResult:
     fault: str = ""  # name of the error, ROW_FAULT for a broken row; "" without an error
     trace: str = ""  # file of the whole run, relative to the folder of the results
     unreadable: tuple[Side, ...] = ()  # missing or undecodable videos, if they caused the failure
+    control: bool = False  # the frames after a call were drawn at random: no ordinary result
     left_view: bool | None = None  # frames had left the judge's view; None in earlier versions
     format: Literal["vr-thinker-result/1"] = "vr-thinker-result/1"
 
@@ -149,6 +150,7 @@ def result_of(pair: EvaluationPair, trace: Trace, file: str = "") -> PairResult:
         fault=OUTSIDE_FAULT if end.outside_scope else end.fault,
         trace=file,
         unreadable=end.unreadable,
+        control=trace.started.settings.frames == "random",
         left_view=_left_view(trace.turns),
     )
 
