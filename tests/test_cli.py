@@ -280,6 +280,7 @@ def test_every_setting_is_an_option(clips: Clips, script: str, tmp_path: Path) -
         **{"protocol": "concat", "window": "all", "max_turns": 2, "frames_per_call": 3},
         **{"max_new_tokens": 512, "temperature": 0.5, "seed": 7, "preset": "clean"},
         **{"opening": "card", "total": 64, "fit": "letterbox", "swap": "on"},
+        **{"frames": "random", "opening_frames": 32},
     }
     names = {row.name for row in SETTINGS}
     assert set(chosen) == names == {field.name for field in fields(Settings)}

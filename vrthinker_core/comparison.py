@@ -69,6 +69,7 @@ from vrthinker_core.types.events import (
 from vrthinker_core.types.frames import Frame, FrameSource, Thumbnail
 from vrthinker_core.types.messages import MAX_PIECES, Cancelled, Completion, Retrying
 from vrthinker_core.types.settings import MAX_NUMBER
+from vrthinker_core.types.wording import CONTROL
 from vrthinker_core.video import Clip, DecoderPool
 from vrthinker_core.video.clip import PairOpening, frame_source
 from vrthinker_core.words import encodable
@@ -296,6 +297,7 @@ class Comparison:
         began, notes = time.perf_counter(), sanitize_prompt(pair.prompt).notes
         if infos[0] is not None and infos[1] is not None and infos[0].digest == infos[1].digest:
             notes = ("Both videos are the same file.", *notes)
+        control = [CONTROL] if settings.frames == "random" else []
         started = Started(
             pair.prompt[:MAX_PROMPT],
             self._backend.name,
@@ -304,7 +306,7 @@ class Comparison:
             infos,
             self.protocol.system,
             self.protocol.rules,
-            (*self._backend.notes, *notes),
+            (*self._backend.notes, *control, *notes),
             self._plan.branch if self._plan else None,
         )
         try:

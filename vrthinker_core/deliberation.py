@@ -7,6 +7,7 @@ frames that left the memory window are not rendered.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from operator import itemgetter
+from random import Random
 
 from vrthinker_core.drawn.notes import reads_as_drawn
 from vrthinker_core.errors import ContextFull
@@ -214,6 +215,8 @@ class Deliberation:
         """Add a reply and its response; `indices` replace the called frames."""
         self._last_was_unusable = is_unusable(reply)
         called = reply.wants.indices if reply.kind == "tool" and reply.wants is not None else ()
+        if self.settings.frames == "random":
+            called = self._draw(len(called))
         called, self.last_call = indices or called, None
         tokens = completion.tokens if reply.text == completion.text else ()
         message = Message("assistant", (GeneratedText(reply.text, tokens),))
@@ -225,11 +228,27 @@ class Deliberation:
             else:
                 response = self.protocol.retry_message(reply.problems)
             self._exchanges.append((message, response))
-            while len(self.in_view) > MAX_IMAGES and self.forget_oldest():
+            most = MAX_IMAGES + max(0, len(self.protocol.opening_refs) - 8)
+            while len(self.in_view) > most and self.forget_oldest():
                 pass
         except BaseException:
             self.stop_reason = StopReason.FAILED
             raise
+
+    def _draw(self, count: int) -> tuple[int, ...]:
+        """Draw the frames of a control (paper, Fig. 3: random retrieval), as many as were asked for.
+
+        Depends only on the seed, the turn, and the pair: its prompt and its first frames. Frames
+        that were shown before, in view or not, are drawn only if no others are left.
+        """
+        messages = (*self._opening, *(response for _, response in self._exchanges))
+        shown = {frame.ref for message in messages for frame in message.frames}
+        first = [frame.index for message in self._opening for frame in message.frames]
+        random = Random(f"{self.settings.seed} {self.turn} {first} {self._prompt}")
+        numbers, refs = list(self.protocol.numbers), self.protocol.frame_refs
+        random.shuffle(numbers)
+        numbers.sort(key=lambda number: shown.issuperset(refs((number,))))
+        return tuple(sorted(numbers[:count]))
 
     def _answer(self, indices: tuple[int, ...], before: Message | None = None) -> Message:
         """Return the response to a call: `before`, unless other frames are missing by now."""

@@ -57,6 +57,14 @@ def free_memory() -> int:
     return free
 
 
+def peak_memory() -> int:
+    """Return the most bytes of RAM that this process has held."""
+    if sys.platform == "win32":
+        return int(psutil.Process().memory_info().peak_wset)
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else 1024 * most  # Linux counts in kB
+
+
 def memory_of(value: object) -> int:
     """Return the bytes of memory that a value of our types or of JSON takes."""
     parts: Iterable[object] = value if isinstance(value, tuple | list) else ()

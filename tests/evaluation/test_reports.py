@@ -26,8 +26,8 @@ from vrthinker_core.evaluation.agreement import compare_judges
 from vrthinker_core.evaluation.evaluation_page import MAX_SHOWN, disagreements
 from vrthinker_core.evaluation.html import Bar, Cell, element, render_page, sortable_table
 from vrthinker_core.evaluation.summary import summarize
-from vrthinker_core.evaluation.write_report import write_comparison, write_report
-from vrthinker_core.results.result import RESULTS, EvaluationRun, PairResult, to_line, write_run
+from vrthinker_core.evaluation.write_report import Evaluation, write_comparison, write_report
+from vrthinker_core.results.result import RESULTS, PairResult, RunStart, to_line, write_run
 from vrthinker_core.types import Dimension, Settings, wording
 
 if TYPE_CHECKING:
@@ -63,12 +63,12 @@ class ReadPage(HTMLParser):
 
 
 def report(folder: Path, results: list[PairResult], data_set: str = "") -> ReadPage:
-    written = write_report(folder, summarize(results, data_set=data_set), results)
+    written = write_report(folder, summarize(results, made.run_of(data_set)), results)
     return ReadPage(written.read_text("utf-8"))
 
 
 def comparison(folders: tuple[Path, Path], *results: list[PairResult]) -> ReadPage:
-    written, _ = write_comparison(folders, *results)
+    written, *_ = write_comparison(list(map(Evaluation, folders, results)))
     return ReadPage(written.read_text("utf-8"))
 
 
@@ -334,8 +334,8 @@ def test_a_comparison_links_both_traces(tmp_path: Path) -> None:
     page = comparison(folders, *([result(1, "1", said, trace="traces/1.json")] for said in "12"))
     assert page.links() == ["traces/1.json", "../second%20run/traces/1.json"]
     told = json.loads((folders[0] / "comparison.json").read_text("utf-8"))
-    assert told["comparison"]["judges"] == ["a judge in first", "a judge in second run"]
-    assert told["comparison"]["shared"] == 1
+    assert told["comparisons"][0]["judges"] == ["a judge in first", "a judge in second run"]
+    assert told["comparisons"][0]["shared"] == 1
 
 
 def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
@@ -353,13 +353,13 @@ def keep(folder: Path, results: list[PairResult]) -> Path:
 def test_one_folder_gives_a_report_in_which_a_pair_judged_again_counts_once(tmp_path: Path) -> None:
     rows = simulate(60, 20)
     folder = keep(tmp_path / "run", [*simulate(60, 20, seed=1), *rows])
-    write_run(folder, EvaluationRun("genai-bench", "data", 60, "digest", "nano", Settings()))
+    write_run(folder, made.run_of("genai-bench"))
     code, out, error = call("report", folder)
     assert (code, error) == (0, "")
     assert "compared with “always tie”" in " ".join(out.split())
     assert str(folder / "report.html") in out.replace("\n", "")
     told = json.loads((folder / "report.json").read_text("utf-8"))["summary"]
-    kept = asdict(summarize(rows, data_set="genai-bench"))
+    kept = asdict(summarize(rows, made.run_of("genai-bench")))
     assert told == json.loads(json.dumps(kept)), "what was kept says what was judged"
 
 
@@ -369,6 +369,29 @@ def test_two_folders_give_a_comparison(tmp_path: Path) -> None:
     assert (code, error) == (0, "")
     assert "McNemar" in out
     assert [(folder / "comparison.html").is_file() for folder in folders] == [True, False]
+
+
+def test_several_folders_stand_side_by_side_with_the_setting_that_differs(tmp_path: Path) -> None:
+    folders, rows = [], [row for row in simulate(60, 20) if row.judged]
+    for window in (None, 1, 2):
+        own = [replace(row, left_view=window == 1) for row in rows[window or 0 :]]
+        folders.append(keep(tmp_path / str(window), own))
+        starts = (RunStart("", "local", 8, None, judged=50, seconds=25.0 * (window or 1)),)
+        write_run(folders[-1], made.run_of("csv", settings=Settings(window=window), starts=starts))
+    code, out, error = call("report", *folders)
+    assert (code, error, out.count("McNemar")) == (0, "", 2)
+    page = ReadPage((folders[0] / "comparison.html").read_text("utf-8")).texts
+
+    def row(head: str) -> list[str]:
+        return page[(place := page.index(head)) + 1 : place + 4]
+
+    shared = f"on {len(rows) - 2} shared pairs"
+    assert row(shared) == [f"a judge, window {window}" for window in ("own", 1, 2)]
+    tau = f"{100 * summarize(rows[2:]).agreement[-1].tau.value:.1f} % ("
+    assert all(each.startswith(tau) for each in row("tau, overall"))
+    assert row("pairs an hour") == ["7,200", "7,200", "3,600"]
+    left = row("runs in which frames had left the view")
+    assert [each.partition(" %")[0] for each in left] == ["0.0", "100.0", "0.0"]
 
 
 @pytest.mark.parametrize(

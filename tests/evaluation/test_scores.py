@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from itertools import accumulate
@@ -16,8 +17,9 @@ from tests.evaluation.support.made_results import broken, failed, result, simula
 from vrthinker_core.errors import BadInput
 from vrthinker_core.evaluation import agreement
 from vrthinker_core.evaluation.agreement import IntervalEstimate, compare_judges, estimate_ratios
+from vrthinker_core.evaluation.behaviour import COMPLEX, LONG, RESIDUAL
 from vrthinker_core.evaluation.summary import published, published_remark, summarize
-from vrthinker_core.results.result import PairResult
+from vrthinker_core.results.result import PairResult, RunStart
 from vrthinker_core.types import Dimension, StopReason
 
 OA = Dimension.OA
@@ -86,7 +88,7 @@ def test_a_dimension_without_labels_is_left_out() -> None:
     for people, told in (("1", [OA]), ("1---", [Dimension.TA]), ("-", [])):
         found = summarize([result(1, people, "1111", turns=2), result(2, people, "1222", turns=3)])
         assert [each.dimension for each in found.agreement] == told
-        assert found.costs.turns.mean == 2.5, "all the rest is there"
+        assert found.costs.turns == 2.5, "all the rest is there"
         assert found.position[0].first.value == 1.0
     assert summarize([result(1, "1---", "1---")]).dimension is Dimension.TA
 
@@ -139,32 +141,27 @@ def test_swap_consistency_by_hand() -> None:
     assert (found.stable.value, found.flips, found.tie_changes) == (2 / 5, 1 / 5, 2 / 5)
 
 
-@pytest.mark.parametrize(
-    ("second", "shown_first", "difference"), [("2", 1.0, 1.0), ("1", 0.5, 0.0)]
-)
-def test_a_favourite_place_is_told_from_a_better_side(
-    second: str, shown_first: float, difference: float
-) -> None:
+@pytest.mark.parametrize(("second", "shown_first"), [("2", 1.0), ("1", 0.5)])
+def test_a_favourite_place_is_told_from_a_better_side(second: str, shown_first: float) -> None:
     """The labels of the second order are mapped back."""
     found = position_of(*[both_orders(row, "1", second) for row in range(8)])
     assert (found.first.value, found.people_first) == (1.0, 1.0)
-    assert (found.shown_first.value, found.difference) == (shown_first, difference)
+    assert found.shown_first.value == shown_first
 
 
 def test_without_a_second_order_only_the_plain_share_is_known() -> None:
     labels = enumerate(["11", "22", "11", "20"])
     found = position_of(*[result(n, truth, said) for n, (truth, said) in labels])
     assert (found.decided, found.first.value, found.people_first) == (3, 2 / 3, 1 / 2)
-    assert (found.shown_first, found.difference) == (None, None)
+    assert found.shown_first is None
 
 
 def test_overall_against_its_sub_scores_by_hand() -> None:
-    """In the order TA, MQ, VQ, OA. The third and fourth contradict themselves; the fifth has no majority and a sum of a tie."""
+    """In the order TA, MQ, VQ, OA. The third and fourth contradict themselves; the fifth has a sum of a tie."""
     rows = ["1121", "0011", "2221", "1110", "0120", "112-"]
     judge, people = summarize([result(n, "0000", labels) for n, labels in enumerate(rows)]).overall
-    assert (judge.whose, judge.pairs, judge.majorities) == ("judge", 5, 4)
+    assert (judge.whose, judge.pairs) == ("judge", 5)
     assert judge.with_sum == 3 / 5
-    assert judge.with_majority == 1 / 4
     assert judge.contradictions == 2 / 5
     assert (people.whose, people.pairs) == ("people", 6)
     assert (people.with_sum, people.contradictions) == (1.0, 0.0)
@@ -198,28 +195,42 @@ def test_confidence_levels_by_hand() -> None:
 
 
 def test_costs_are_of_runs_that_ended_by_themselves() -> None:
-    rows = [result(n, "1", "1", turns=n, frames=10 * n, seconds=float(n)) for n in range(1, 12)]
-    found = summarize([*rows, failed(20, "1")]).costs
-    turns = found.turns
-    assert (turns.mean, turns.median, turns.p90, turns.total) == (6.0, 6.0, 10.0, 66.0)
-    assert found.pairs == 11
-    assert found.frames.total == 660
-    assert found.turn_counts == tuple((n, 1) for n in range(1, 12))
-    assert sum(each.pairs for each in found.second_bins) == 11
-    assert (found.second_bins[0].low, found.second_bins[-1].low) == (1.0, 8.0)
+    spent = {"frames": 16, "new_tokens": 20, "prompt_tokens": 900}
+    rows = [
+        result(n, "1", "1", turns=n, seconds=float(n), left_view=n > 9 if n > 1 else None, **spent)
+        for n in range(1, 12)
+    ]
+    starts = tuple(RunStart("", "local", 8, None, {}, *each) for each in ((0, 0.0), (6, 2.0, 3.5), (5, 3.5)))  # fmt: skip
+    found = summarize([*rows, failed(20, "1")], made.run_of("csv", starts=starts)).costs
+    assert (found.pairs, found.turns, found.frames) == (11, 6.0, 16.0)
+    assert (found.seconds, found.median_seconds) == (6.0, 6.0)
+    assert (found.pairs_an_hour, found.throughput, found.peak_gb) == (7200, 40, 3.5)
+    assert (found.speed, found.left_view.value) == (pytest.approx(220 / 66), 2 / 10)
+    unknown = summarize(rows).costs
+    assert (unknown.pairs_an_hour, unknown.throughput, unknown.peak_gb) == (None, None, None)
 
 
-def test_generators_win_from_either_side() -> None:
-    told = [("ba", "1", "1"), ("ab", "1", "2"), ("ab", "2", "0"), ("ab", "2", None)]
-    told += [("ac", "1", "1"), ("aa", "1", "1"), (("", ""), "1", "1")]
-    found = summarize([result(n, *said, generators=of) for n, (of, *said) in enumerate(told)])
-    first, second = found.generator_pairs
-    assert (first.first, first.second, first.pairs) == ("a", "b", 4)
-    assert first.wins == pytest.approx(0.5 / 3)
-    assert first.people_wins == 1 / 4
-    assert (first.tau, first.diff) == (1 / 4, 1 / 4)
-    assert (second.first, second.second, second.wins) == ("a", "c", 1.0)
-    assert [(each.name, each.pairs) for each in found.generators] == [("b", 4), ("a", 5), ("c", 1)]
+def test_the_longest_tenths_and_the_rest_by_hand() -> None:
+    """Rows 1 to 4 have the longest prompts, 37 to 40 the longest videos; 36 is as long as 37 if tied."""
+    people = ["1102", *"1" * 32, "1021"]
+    judge = ["1200", *"1" * 24, *"0" * 8, "1011"]
+    said = zip("".join(people), "".join(judge), strict=True)
+    rows = [
+        result(n, *each, prompt=f"{n:03}{'.' * (50 if n < 5 else 0)}", clip_seconds=(n / 2, 3.0))
+        for n, each in enumerate(said, start=1)
+    ]
+    found = {each.name: each for each in summarize(rows).subsets}
+    figures = {
+        name: (each.pairs, each.tau.value, each.diff and each.diff.value)
+        for name, each in found.items()
+    }
+    assert figures == {LONG: (4, 3 / 4, 2 / 3), COMPLEX: (4, 2 / 4, 1 / 3), RESIDUAL: (32, 0.75, 0.75)}  # fmt: skip
+    low, high = found[LONG].tau.low, found[LONG].tau.high
+    assert low is not None and high is not None and low < 3 / 4 < high  # noqa: PT018
+    tied = [replace(row, clip_seconds=(18.5, 3.0)) if n == 36 else row for n, row in enumerate(rows, 1)]  # fmt: skip
+    assert summarize(tied).subsets[0].pairs == 5
+    alike = [replace(row, clip_seconds=(4.0, 4.0)) for row in rows]
+    assert [each.name for each in summarize(alike).subsets] == [COMPLEX]
 
 
 def metric_of(
@@ -277,7 +288,7 @@ def test_swapping_the_judges_turns_every_figure_round() -> None:
 
 
 def test_different_data_sets_are_refused() -> None:
-    with pytest.raises(BadInput, match="No pair was judged by both"):
+    with pytest.raises(BadInput, match="No pair was judged by all"):
         compare_judges([result(1, "1", "1")], [result(2, "1", "1")])
     with pytest.raises(BadInput, match="labels differ in 1 of the shared pairs, first in row 1"):
         compare_judges([result(1, "1", "1")], [result(1, "2", "1")])
@@ -305,7 +316,7 @@ def test_a_part_of_a_set_or_another_set_has_none() -> None:
         assert published(data_set, "tau", rows, missing) == ()
     assert "left out" in published_remark("genai-bench", 60, 0)
     assert published_remark("csv", 60, 0) == ""
-    assert summarize([result(1, "1", "1")], data_set="genai-bench").published_tau == ()
+    assert summarize([result(1, "1", "1")], made.run_of("genai-bench")).published_tau == ()
 
 
 def intervals(right: np.ndarray, prompts: np.ndarray) -> list[IntervalEstimate]:

@@ -25,17 +25,6 @@ def test_the_opening_is_every_nth_frame_or_spread_over_each_video_with_both_ends
     assert f"First frames: {', '.join(map(str, numbers(card)))} (" in card.rules[1]
 
 
-@pytest.mark.parametrize("opening_rule", ["training", "card"])
-@pytest.mark.parametrize("total", [16, 18, 96, 100, 128])
-def test_the_opening_always_has_four_different_frames_of_each_video(
-    opening_rule: str, total: int
-) -> None:
-    refs = Concat(total=total, opening_rule=opening_rule).opening_refs  # type: ignore[arg-type]
-    assert [ref.side for ref in refs] == [Side.FIRST] * 4 + [Side.SECOND] * 4
-    assert len(set(refs)) == 8
-    assert all(0 <= ref.slot < total // 2 for ref in refs)
-
-
 def test_the_list_holds_video_1_and_then_video_2() -> None:
     assert CONCAT.grid == Grid(48, "even")
     refs = [(ref.slot, int(ref.side)) for ref in CONCAT.frame_refs([48, 1, 96, 49])]

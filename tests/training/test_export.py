@@ -382,8 +382,10 @@ def seen(message: Message) -> list[object]:
         (PAIRED, "paired", Settings()),
         (PAIRED, "paired", Settings(window=1)),
         (PAIRED, "paired", Settings(max_turns=4)),
+        (PAIRED, "paired", Settings(window=1, frames="random")),
         (CONCAT, "concat", Settings()),
         (CONCAT, "concat", Settings(window=1, preset="clean", opening="card")),
+        (CONCAT, "concat", Settings(preset="paper-rapidata", frames="random", opening_frames=32)),
         (["what?", ANSWER], "paired", Settings()),
     ],
 )

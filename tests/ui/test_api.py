@@ -32,7 +32,7 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.protocols import make_protocol, with_defaults
 from vrthinker_core.protocols.factory import chosen_protocol
 from vrthinker_core.types import Settings
-from vrthinker_core.types.settings import OWN, SETTINGS, Setting, parse_settings
+from vrthinker_core.types.settings import OWN, PAGE_SETTINGS, Setting, parse_settings
 from vrthinker_core.ui import api
 from vrthinker_core.ui.api import NOT_AN_OBJECT, resolve_settings, settings_schema
 from vrthinker_core.ui.layout import OWN_NAME, choices, default_value, form_values, help_text
@@ -149,7 +149,7 @@ def test_health(server: Server) -> None:
         **{"status": "ready", "judge": "script", "protocol": "paired", "error": ""},
         **{"notes": ["A script replies, not a model."], "judging": 0, "waiting": 0},
         "judges": [dict(zip(("name", "status", "error"), told, strict=True)) for told in judges],
-        "settings": [{name: getattr(row, name) for name in names} for row in SETTINGS],
+        "settings": [{name: getattr(row, name) for name in names} for row in PAGE_SETTINGS],
         "version": __version__,
     }
 
@@ -180,9 +180,9 @@ def test_a_browser_cannot_choose_or_send_what_is_not_offered(server: Server, cli
 
 def test_a_comparison_takes_videos_prompt_judge_and_every_setting(server: Server) -> None:
     parts = {part.get("elem_id"): part for part in calls.compare_inputs(server)[1]}
-    names = ["first", "second", "prompt", "judge", *(row.name for row in SETTINGS)]
+    names = ["first", "second", "prompt", "judge", *(row.name for row in PAGE_SETTINGS)]
     assert sorted(parts) == sorted(names)
-    for part, row in ((parts[row.name], row) for row in SETTINGS):
+    for part, row in ((parts[row.name], row) for row in PAGE_SETTINGS):
         told = (part["label"], part["info"], part["value"])
         assert told == (row.label, help_text(row), default_value(row))
         assert [tuple(choice) for choice in part["choices"]] == choices(row)
@@ -242,8 +242,8 @@ def test_settings_come_as_an_object_or_as_text_and_are_described_by_the_table() 
         with pytest.raises(BadInput, match=re.escape(sentence) or None):
             resolve_settings(sent)
     described = settings_schema()["anyOf"][0]["properties"]
-    assert list(described) == list(get_type_hints(Settings))
-    for row in SETTINGS:
+    assert list(described) == [row.name for row in PAGE_SETTINGS]
+    for row in PAGE_SETTINGS:
         shown = described[row.name]
         assert shown["description"] == f"{row.label}. {row.help} Range: {row.range}."
         assert shown.get("default") == row.default
@@ -349,10 +349,10 @@ def test_nothing_else_is_a_video(server: Server, clips: Clips) -> None:
 
 # -- the form of the page ------------------------------------------------------------------------
 
-DEFAULTS = {row.name: default_value(row) for row in SETTINGS}
+DEFAULTS = {row.name: default_value(row) for row in PAGE_SETTINGS}
 
 
-@pytest.mark.parametrize("row", SETTINGS, ids=lambda row: row.name)
+@pytest.mark.parametrize("row", PAGE_SETTINGS, ids=lambda row: row.name)
 def test_a_form_offers_all_of_a_setting_once_with_default_and_help(row: Setting) -> None:
     names, values = zip(*choices(row), strict=True)
     assert default_value(row) in values
@@ -378,7 +378,7 @@ def test_a_form_gives_a_runs_settings_again(trained: Any, data: st.DataObject) -
     def begun(settings: Settings) -> Settings:
         return with_defaults(settings, make_protocol(settings, chosen_protocol(settings, trained)))
 
-    offered = {row.name: [value for _, value in choices(row)] for row in SETTINGS}
+    offered = {row.name: [value for _, value in choices(row)] for row in PAGE_SETTINGS}
     drawn = {name: data.draw(st.sampled_from(values)) for name, values in offered.items()}
     try:
         run = begun(parse_settings(drawn))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from vrthinker_core.errors import CheckpointError
 from vrthinker_core.protocols.paired import Paired
-from vrthinker_core.system import cpu_count, free_memory
+from vrthinker_core.system import cpu_count, free_memory, peak_memory
 from vrthinker_core.types import Settings
 
 GPU_FILES = ("nvidiactl", "nvmap", "dxg", "kfd", "dri")
@@ -146,3 +146,12 @@ def gpu_seconds(settings: Settings) -> int:
     orders = 2 if settings.swap == "on" else 1
     seconds = 10 + orders * turns * (1 + min(settings.max_new_tokens, 300) / 25)
     return min(MAX_GPU_SECONDS, math.ceil(seconds))
+
+
+def peak_memory_gb() -> float:
+    """Return the most gigabytes that this process has held: on its GPUs, else of RAM."""
+    torch = sys.modules.get("torch")  # If it was never imported, no model has used a GPU
+    if torch is not None and torch.cuda.is_initialized():
+        gpus = range(torch.cuda.device_count())
+        return sum(int(torch.cuda.max_memory_reserved(each)) for each in gpus) / 1e9
+    return peak_memory() / 1e9

@@ -48,11 +48,20 @@ CONCAT_WORDS = (
 )
 
 
+CONFIDENCE = "The confidence levels range from high to low as 1, 2, and 3."
+"""Only the wording `paper` says so."""
+
+
 def instructions_for(messages: Sequence[Message], most_frames: int | None = None) -> str:
     """Return the rules of the protocol that the system prompt tells."""
     words, most, frames = PAIRED_WORDS, paired.MAX_PER_CALL, [10, 30, 60, 90]
     if messages and messages[0].text == prompt_text("concat_system"):
         words, most, frames = CONCAT_WORDS, concat.MAX_PER_CALL, [5, 20, 53, 68]
+        if len(messages) > 1 and CONFIDENCE in messages[1].text:
+            # The paper's teacher gets an example of two segments, which is taken out for training:
+            # no trace keeps these rules. The example is ours.
+            words = words.replace("from 1 (low) to 5 (sure)", "from 1 (sure) to 3 (low)")
+            words += f"\n\n{prompt_text('concat_example')}"
     most = most_frames or most
     return words.replace("MANY", f"1 to {most}").replace("FRAMES", str(frames[:most]))
 

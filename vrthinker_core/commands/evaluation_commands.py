@@ -25,6 +25,7 @@ from vrthinker_core.commands.terminal import (
 from vrthinker_core.errors import BadInput
 from vrthinker_core.evaluation.figures import (
     agreement_sentence,
+    cost_cells,
     interval_text,
     outcome_sentences,
     points_with_interval,
@@ -41,8 +42,15 @@ from vrthinker_core.evaluation.job import (
     write_final_table,
 )
 from vrthinker_core.evaluation.video_table import VideoTable, read_videos
+from vrthinker_core.protocols.factory import for_data_set
 from vrthinker_core.results.layout import EvaluationPair
-from vrthinker_core.results.result import ROW_FAULT, MissingRule, PairResult
+from vrthinker_core.results.result import (
+    ROW_FAULT,
+    EvaluationRun,
+    MissingRule,
+    PairResult,
+    read_run,
+)
 from vrthinker_core.runner import PAIRS_IN_HAND
 from vrthinker_core.types import Dimension, Settings
 from vrthinker_core.words import DASH, count, encodable, or_dash, p_value, printable, share
@@ -65,7 +73,8 @@ def print_summary(summary: "Summary", console: Console) -> None:
         ]
         for each in summary.agreement
     ]
-    title = f"{printable(summary.judge)}, in per cent with 95 % intervals"
+    judge = f"{summary.judge}, frames drawn at random" if summary.is_control else summary.judge
+    title = f"{printable(judge)}, in per cent with 95 % intervals"
     heads = ("", "judged", "tau", "diff", "ties (people's)", "baseline")
     _print_table(console, title, heads, rows)
     main = summary.dimension
@@ -83,11 +92,14 @@ def print_summary(summary: "Summary", console: Console) -> None:
     ]
     if summary.published_remark:
         lines.append(summary.published_remark)
+    lines += [
+        f"{each.name}, {count(each.pairs, 'pair')}: tau {share_with_interval(each.tau)}, diff "
+        f"{share_with_interval(each.diff)}."
+        for each in summary.subsets
+    ]
     if costs := summary.costs:
-        lines.append(
-            f"A pair took {costs.turns.mean:.1f} turns, {costs.frames.mean:.0f} frames and "
-            f"{costs.seconds.median:.1f} s (median)."
-        )
+        cells = {name: cell.content for name, cell in cost_cells(costs).items() if cell.value}
+        lines.append(f"{'; '.join(f'{name}: {value}' for name, value in cells.items())}.")
     for line in lines:
         console.print(printable(line), markup=False, highlight=False)
 
@@ -191,6 +203,7 @@ def evaluate(
     if size < 1:
         raise BadInput(f"--sample {size} judges nothing: give a number from 1 up.")
     whole, pairs = read_pairs(dataset, path, limit)
+    settings = for_data_set(settings, dataset)
     job = EvaluationJob(judge or default_choice(), settings, out, concurrency, engine)
     run = job.describe(dataset, path, whole, limit)
     chosen = take_sample(pairs, size) if estimate else pairs
@@ -212,7 +225,7 @@ def evaluate(
         others = f"{judged - told:,} without, {failed:,} failed, {left_out:,} left out"
         print(f"{count(told, 'pair')} with a verdict, {others}. Results: {encodable(str(out))}")
         if judged:
-            _report(results, out, run.dataset)
+            _report(results, out, read_run(out))
     raise Exit(0 if any(result.has_verdict for result in results) else NO_VERDICT)
 
 
@@ -256,31 +269,34 @@ def _print_estimate(
 
 
 def report(
-    folder: Annotated[Path, Argument(help="Folder of an evaluation.")],
-    other: Annotated[
-        Path | None, Argument(help="Folder of another judge's evaluation of the same data set.")
-    ] = None,
+    folders: Annotated[
+        list[Path], Argument(help="Folder of an evaluation, or several of the same data set.")
+    ],
 ) -> None:
-    """Sum up an evaluation, or compare two judges on the same pairs.
+    """Sum up an evaluation, or compare several on the same pairs.
 
     The HTML page and its JSON are written into the first folder.
     """
     from vrthinker_core.evaluation.write_report import read_folder, write_comparison
 
-    results, data_set = read_folder(folder)
-    if other is None:
-        _report(results, folder, data_set)
+    found, console = [read_folder(folder) for folder in folders], Console()
+    if len(found) == 1:
+        _report(found[0].results, found[0].folder, found[0].run)
         return
-    page, compared = write_comparison((folder, other), results, read_folder(other)[0])
-    print_comparison(compared, Console())
+    page, rows, compared = write_comparison(found)
+    names = [compared[0].judges[0], *(each.judges[1] for each in compared)]
+    cells = [[name, *(cell.content for cell in row)] for name, row in rows.items()]
+    _print_table(console, "", ("on shared pairs", *map(printable, names)), cells)
+    for each in compared:
+        print_comparison(each, console)
     print(f"Report: {encodable(str(page))}")
 
 
-def _report(results: Sequence[PairResult], folder: Path, data_set: str) -> None:
+def _report(results: Sequence[PairResult], folder: Path, run: EvaluationRun | None) -> None:
     from vrthinker_core.evaluation.summary import summarize
     from vrthinker_core.evaluation.write_report import write_report
 
-    summary = summarize(results, data_set=data_set)
+    summary = summarize(results, run)
     print_summary(summary, Console())
     print(f"Report: {encodable(str(write_report(folder, summary, results)))}")
 
@@ -310,6 +326,8 @@ def rank(
     """Rank video generators by comparing their videos of the same prompts."""
     from vrthinker_core.evaluation.schedule import all_pairs, judge_pairs, planned_pairs
 
+    if settings.frames == "random":
+        raise BadInput("--frames random is a control and ranks nothing: use it with evaluate.")
     table = replace(read_videos(videos), rule=missing)
     pairs, planned = all_pairs(table), planned_pairs(table, budget)
     for line in table.left_out:

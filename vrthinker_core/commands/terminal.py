@@ -49,6 +49,7 @@ from vrthinker_core.types.events import (
 from vrthinker_core.types.order import OrderEffect, check_order
 from vrthinker_core.types.settings import SETTINGS, Setting, Settings
 from vrthinker_core.types.wording import (
+    CONTROL,
     DIMENSION_NAMES,
     LABEL_NAMES,
     NO_RELIABLE_WINNER,
@@ -360,12 +361,7 @@ class ConsoleRenderer:
     def _finished(self, end: Finished, run: Run) -> None:
         self._line("")
         if end.verdict is not None:
-            if not end.verdict.whole:
-                self._line("Incomplete verdict", "bold yellow")
-            elif end.provisional:
-                self._line("Provisional verdict (recommended, never made final)", "bold green")
-            else:
-                self._line("Verdict", "bold green")
+            self._verdict_title(end, end.verdict, run.started.settings)
             shares = verdict_probabilities(run.turns, end.verdict)
             known: dict[Dimension, str] = {}
             for dimension, label in end.verdict:
@@ -388,6 +384,16 @@ class ConsoleRenderer:
             self._line(f"          {end.error}", "red")
         for note in end.notes:
             self._line(f"Note      {note}", "yellow")
+
+    def _verdict_title(self, end: Finished, verdict: Verdict, settings: Settings) -> None:
+        if not verdict.whole:
+            self._line("Incomplete verdict", "bold yellow")
+        elif end.provisional:
+            self._line("Provisional verdict (recommended, never made final)", "bold green")
+        else:
+            self._line("Verdict", "bold green")
+        if settings.frames == "random":
+            self._line(f"  {CONTROL}", "yellow")
 
     def _line(self, text: str, style: str = "") -> None:
         self._end_line()

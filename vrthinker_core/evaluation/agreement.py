@@ -324,25 +324,24 @@ def compare_judges(first: Sequence[PairResult], second: Sequence[PairResult]) ->
     )
 
 
-Shared = tuple[list[PairResult], list[PairResult]]  # of both judges, the same pairs in one order
+Shared = list[list[PairResult]]  # of each evaluation, the same pairs in one order
 
 
-def shared_results(first: Iterable[PairResult], second: Iterable[PairResult]) -> Shared:
-    """Match two evaluations by the ids of their pairs. Raises BadInput if they share none."""
-    mine, its = (
-        {result.pair.id: result for result in results if result.judged}
-        for results in (first, second)
-    )
-    shared = sorted(mine.keys() & its.keys())
+def shared_results(*evaluations: Iterable[PairResult]) -> Shared:
+    """Match evaluations by the ids of their pairs. Raises BadInput if they share none."""
+    judged = [
+        {result.pair.id: result for result in results if result.judged} for results in evaluations
+    ]
+    shared = sorted(set.intersection(*map(set, judged)))
     if not shared:
-        raise BadInput("No pair was judged by both: compare two evaluations of one data set.")
-    changed = [name for name in shared if mine[name].pair.labels != its[name].pair.labels]
+        raise BadInput("No pair was judged by all: compare evaluations of one data set.")
+    changed = [name for name in shared if len({each[name].pair.labels for each in judged}) > 1]
     if changed:
         raise BadInput(
             f"People's labels differ in {len(changed):,} of the shared pairs, first in row "
-            f"{mine[changed[0]].pair.row}: compare one data set."
+            f"{judged[0][changed[0]].pair.row}: compare one data set."
         )
-    return [mine[name] for name in shared], [its[name] for name in shared]
+    return [[each[name] for name in shared] for each in judged]
 
 
 def mcnemar(first_alone: int, second_alone: int) -> float:

@@ -1,7 +1,7 @@
-"""Calibration, cost, position bias, and figures by generator."""
+"""Calibration, cost, hard subsets, and position bias."""
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,14 +9,16 @@ import numpy as np
 from vrthinker_core.evaluation.agreement import (
     NOT_SAID,
     IntervalEstimate,
-    LabelColumn,
     LabelTable,
+    Metric,
     Ratio,
+    Rows,
     decided,
     estimate_ratios,
     metric_ratios,
     right,
 )
+from vrthinker_core.results.result import RunStart
 from vrthinker_core.types import Dimension, Preference
 
 
@@ -101,64 +103,98 @@ def calibration(table: LabelTable) -> tuple[Calibration, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
-    """A quantity over pairs."""
-
-    mean: float
-    median: float
-    p90: float
-    total: float
-
-
-@dataclass(frozen=True, slots=True)
-class SecondsBin:
-    """Pairs of at least `low` and below `high` seconds; None if open."""
-
-    low: float
-    high: float | None
-    pairs: int
-
-
-@dataclass(frozen=True, slots=True)
 class Costs:
-    """Over pairs whose run came to its own end."""
+    """Over pairs whose run came to its own end, the first order alone; None is unknown."""
 
     pairs: int
-    frames: Spread  # shown to the judge
-    turns: Spread
-    prompt_tokens: Spread  # of all turns, each as it was sent
-    new_tokens: Spread
-    seconds: Spread
-    turn_counts: tuple[tuple[int, int], ...]  # turns, and how many pairs took so many
-    second_bins: tuple[SecondsBin, ...]
+    frames: float  # mean of a pair, as the next four: shown to the judge
+    turns: float
+    prompt_tokens: float  # of all turns, each as it was sent
+    new_tokens: float
+    seconds: float
+    median_seconds: float
+    left_view: IntervalEstimate | None  # share of runs in which frames had left the view
+    speed: float | None  # tokens written in a second of a pair
+    pairs_an_hour: float | None  # side by side
+    throughput: float | None  # tokens written in a second by all pairs side by side
+    peak_gb: float | None  # memory of the judge's device, without one of its process
 
 
 SPENT = ("frames", "turns", "prompt_tokens", "new_tokens", "seconds")  # fields of each result
 
 
-def costs(table: LabelTable) -> Costs | None:
-    """Compute costs; None if no run came to its own end."""
+def costs(table: LabelTable, starts: Sequence[RunStart] = ()) -> Costs | None:
+    """Compute costs; None if no run came to its own end. `starts`: of the whole evaluation."""
+    rows = np.array([result.judged for result in table.results], dtype=bool)
     runs = [result for result in table.results if result.judged]
     if not runs:
         return None
-    spreads = {name: _spread([getattr(run, name) for run in runs]) for name in SPENT}
-    turns = [run.turns for run in runs]
-    edges = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, np.inf)
-    pairs = np.histogram([run.seconds for run in runs], edges)[0].tolist()
-    bins = list(map(SecondsBin, edges, (*edges[1:-1], None), pairs))
-    filled = np.flatnonzero(pairs)
+    # A sum of floats depends on their order
+    spent = {name: np.sort([float(getattr(run, name)) for run in runs]) for name in SPENT}
+    means = {name: float(values.mean()) for name, values in spent.items()}
+    left = np.array([bool(result.left_view) for result in table.results])
+    known = rows & np.array([result.left_view is not None for result in table.results])
+    seconds = sum(start.seconds for start in starts if start.judged)
+    rate = sum(start.judged for start in starts) / seconds if seconds else None
     return Costs(
         len(runs),
-        **spreads,
-        turn_counts=tuple((n, turns.count(n)) for n in range(min(turns), max(turns) + 1)),
-        second_bins=tuple(bins[filled[0] : filled[-1] + 1]) if filled.size else (),
+        **means,
+        median_seconds=float(np.median(spent["seconds"])),
+        left_view=estimate_ratios({"left": (left & known, known)}, table.prompts)["left"],
+        speed=means["new_tokens"] / means["seconds"] if means["seconds"] else None,
+        pairs_an_hour=rate and 3600 * rate,
+        throughput=rate and rate * means["new_tokens"],
+        peak_gb=max((start.peak_gb for start in starts if start.peak_gb), default=None),
     )
 
 
-def _spread(values: Sequence[float]) -> Spread:
-    numbers = np.sort(np.array(values, dtype=np.float64))  # a sum of floats depends on their order
-    median, p90 = np.percentile(numbers, (50, 90))
-    return Spread(float(numbers.mean()), float(median), float(p90), float(numbers.sum()))
+LONG, COMPLEX, RESIDUAL = "Longest 10 % of videos", "Longest 10 % of prompts", "Neither of both"
+
+
+@dataclass(frozen=True, slots=True)
+class Subset:
+    """Pairs of one kind (arXiv 2510.10518v4, Tables 2 and 3).
+
+    The paper's "redundant" set is no part of a data set: random frames of its videos are repeated.
+    """
+
+    name: str  # LONG, COMPLEX or RESIDUAL
+    pairs: int  # that people labelled
+    tau: IntervalEstimate
+    diff: IntervalEstimate | None
+
+
+def subsets(table: LabelTable, dimension: Dimension) -> tuple[Subset, ...]:
+    """Score the pairs with the longest videos, with the longest prompts, and the rest.
+
+    The length of a pair is that of both videos together, in seconds, or of the prompt, in
+    characters. Pairs as long as the last of the 10 % belong to them, too. A length that is the same
+    in all pairs gives no subset.
+    """
+    results = table.results
+    clips = [sum(each.clip_seconds) if each.clip_seconds else np.nan for each in results]
+    lengths = {LONG: clips, COMPLEX: [float(len(each.pair.prompt)) for each in results]}
+    found: dict[str, Rows] = {}
+    for name, values in lengths.items():
+        numbers = np.array(values)
+        if len(known := np.sort(numbers[~np.isnan(numbers)])):
+            rows: Rows = numbers >= known[-math.ceil(len(known) / 10)]
+            found |= {name: rows} if rows.sum() < len(known) else {}
+    if len(found) == 2:
+        found[RESIDUAL] = ~np.isnan(clips) & ~found[LONG] & ~found[COMPLEX]
+    people = table.people[dimension]
+    metrics = metric_ratios(people, right(people, table.judge[dimension]))
+    ratios: dict[tuple[str, Metric], Ratio] = {
+        (name, metric): (above * rows, below * rows)
+        for name, rows in found.items()
+        for metric, (above, below) in metrics.items()
+    }
+    scores = estimate_ratios(ratios, table.prompts)
+    return tuple(
+        Subset(name, int((rows & table.labelled(dimension)).sum()), tau, scores[name, "diff"])
+        for name, rows in found.items()
+        if (tau := scores[name, "tau"])
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +208,6 @@ class PositionBias:
     """The same of people; differs from a half if the data set has better videos on one side."""
     shown_first: IntervalEstimate | None = None
     """Share of preferences over both orders for the video shown first; a half without a bias."""
-    difference: float | None = None
-    """Share that prefers video 1 when it is shown first, less the share when shown second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +225,6 @@ def position_bias(table: LabelTable) -> tuple[PositionBias, ...]:
     """Compute every dimension in which the judge prefers any video."""
     dimensions = [dimension for dimension in Dimension if decided(table.judge[dimension]).any()]
     ratios: dict[tuple[Dimension, str], Ratio] = {}
-    differences: dict[Dimension, float] = {}
     for dimension in dimensions:
         people, judge, swapped = (
             side[dimension] for side in (table.people, table.judge, table.swapped)
@@ -202,9 +235,6 @@ def position_bias(table: LabelTable) -> tuple[PositionBias, ...]:
         ratios[dimension, "first"] = (judge == Preference.FIRST, decided(judge))
         ratios[dimension, "shown first"] = (both * to_first, both * preferences)
         ratios[dimension, "people"] = (people == Preference.FIRST, decided(people))
-        shares = [side[both & decided(side)] == Preference.FIRST for side in (judge, swapped)]
-        if all(map(len, shares)):
-            differences[dimension] = float(shares[0].mean() - shares[1].mean())
     estimates = estimate_ratios(ratios, table.prompts)
     found = []
     for dimension in dimensions:
@@ -217,7 +247,6 @@ def position_bias(table: LabelTable) -> tuple[PositionBias, ...]:
                 first,
                 people_first.value if people_first else None,
                 estimates[dimension, "shown first"],
-                differences.get(dimension),
             )
         )
     return tuple(found)
@@ -239,74 +268,3 @@ def swap_consistency(table: LabelTable) -> tuple[SwapConsistency, ...]:
         changes = float(np.mean(decided(judge) != decided(swapped)))
         found.append(SwapConsistency(dimension, len(judge), stable, flips, changes))
     return tuple(found)
-
-
-@dataclass(frozen=True, slots=True)
-class GeneratorPair:
-    """All pairs of two generators, in any order; ties are half wins."""
-
-    first: str  # the two in alphabetical order
-    second: str
-    pairs: int
-    wins: float | None  # of the first one by the judge: share of the pairs that it answered
-    people_wins: float | None
-    tau: float | None
-    diff: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class GeneratorScore:
-    """One generator against all others that it was paired with."""
-
-    name: str
-    pairs: int
-    wins: float | None
-    people_wins: float | None
-
-
-def by_generators(table: LabelTable, dimension: Dimension) -> tuple[GeneratorPair, ...]:
-    """Compute every two paired generators, alphabetically; () if unknown."""
-    groups: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for row, names in _generators(table):
-        groups[min(names), max(names)].append(row)
-    found = []
-    for names, rows in sorted(groups.items()):
-        judge, people = table.judge[dimension][rows], table.people[dimension][rows]
-        turned = [table.results[row].pair.first_generator != names[0] for row in rows]
-        metrics = map(_share, metric_ratios(people, right(people, judge)).values())
-        wins = _wins(judge, turned), _wins(people, turned)
-        found.append(GeneratorPair(*names, len(rows), *wins, *metrics))
-    return tuple(found)
-
-
-def generator_scores(table: LabelTable, dimension: Dimension) -> tuple[GeneratorScore, ...]:
-    """Compute every generator, the one that wins most often first."""
-    sides: dict[str, list[tuple[int, bool]]] = defaultdict(list)
-    for row, names in _generators(table):
-        for name in names:
-            sides[name].append((row, name != names[0]))
-    scores = []
-    for name, places in sides.items():
-        rows, turned = map(list, zip(*places, strict=True))
-        wins = (_wins(side[dimension][rows], turned) for side in (table.judge, table.people))
-        scores.append(GeneratorScore(name, len(rows), *wins))
-    scores.sort(key=lambda score: (-1.0 if score.wins is None else -score.wins, score.name))
-    return tuple(scores)
-
-
-def _generators(table: LabelTable) -> Iterator[tuple[int, tuple[str, str]]]:
-    for row, result in enumerate(table.results):
-        names = result.pair.first_generator, result.pair.second_generator
-        if all(names) and names[0] != names[1]:
-            yield row, names
-
-
-def _wins(labels: LabelColumn, turned: Sequence[bool]) -> float | None:
-    """Share of wins of video 1, or video 2 if `turned`."""
-    won = labels == np.where(turned, int(Preference.SECOND), int(Preference.FIRST))
-    return _share((won + 0.5 * (labels == Preference.TIE), labels != NOT_SAID))
-
-
-def _share(ratio: Ratio) -> float | None:
-    above, below = float(ratio[0].sum()), float(ratio[1].sum())
-    return above / below if below else None

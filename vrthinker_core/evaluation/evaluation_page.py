@@ -1,16 +1,13 @@
-"""The report of one evaluation as a page: figures first, then tables of pairs.
-
-One story, though above 500 lines: each section of the page is a function, in the order of the page.
-"""
+"""The report of one evaluation as a page: figures first, then tables of pairs."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
 from vrthinker_core.evaluation.agreement import DimensionAgreement, Metric, Shared
-from vrthinker_core.evaluation.behaviour import SPENT
 from vrthinker_core.evaluation.figures import (
     agreement_sentence,
+    cost_cells,
     estimate_bars,
     fault_name,
     interval_text,
@@ -25,7 +22,6 @@ from vrthinker_core.evaluation.html import (
     Html,
     HtmlRow,
     element,
-    histogram,
     interval_bars,
     join,
     number,
@@ -37,11 +33,11 @@ from vrthinker_core.evaluation.html import (
     render_page,
     sortable_table,
 )
-from vrthinker_core.evaluation.summary import Summary
+from vrthinker_core.evaluation.summary import Summary, published_subset
 from vrthinker_core.results.result import ROW_FAULT, PairResult
 from vrthinker_core.types import Dimension, Preference, Verdict
 from vrthinker_core.types.wording import DIMENSION_NAMES, NO_RELIABLE_WINNER, TELLING
-from vrthinker_core.words import DASH, count, points, share, shortened
+from vrthinker_core.words import DASH, count, share, shortened
 
 METRICS: tuple[Metric, ...] = ("tau", "diff")
 LABELS = {Preference.TIE: "tie", Preference.FIRST: "1", Preference.SECOND: "2", None: DASH}
@@ -57,17 +53,18 @@ def evaluation_page(summary: Summary, results: Sequence[PairResult]) -> str:
         ("Agreement with people", _agreement(summary)),
         ("Published numbers", _published(summary)),
         ("Worst disagreements", disagreement_section(results, summary.dimension)),
+        ("Hard subsets", _subsets(summary)),
         ("Calibration", _calibration(summary)),
         ("Order of the videos", _order(summary)),
         ("Overall against its parts", _overall(summary)),
         ("Turns and cost", _costs(summary)),
-        ("Generators", _generators(summary)),
         ("Not judged", not_judged_section(results)),
     ]
-    return render_page(f"{summary.judge}{on}", _lead(summary), sections)
+    what = " (control: frames drawn at random)" if summary.is_control else ""
+    return render_page(f"{summary.judge}{on}{what}", _lead(summary), sections)
 
 
-def fact(name: str, value: str, more: str) -> Html:
+def _fact(name: str, value: str, more: str) -> Html:
     """Show one of the figures at the top of a report."""
     return element("div", element("dt", name), element("dd", value, element("small", more)))
 
@@ -77,17 +74,16 @@ def _lead(summary: Summary) -> Html:
     if not summary.agreement:
         none = "People gave no labels, so nothing is said here about agreement."
         return join(counted, paragraph(none))
-    main, costs = _main(summary), summary.costs
+    main = _main(summary)
     best, unsure = main.best, main.margin.low is None or main.margin.low <= 0
     people = f"people: {share(main.people_tie_rate.value)}"
     facts = [
-        fact("tau", share(main.tau.value), interval_text(main.tau) or "no interval"),
-        fact("diff", share(value_of(main.diff)), interval_text(main.diff) or "no interval"),
-        fact("best baseline, tau", share(best.tau), best.name),
-        fact("judged", f"{main.answered:,}", f"of {main.labelled:,} labelled pairs"),
-        fact("ties", share(value_of(main.tie_rate)), people),
+        _fact("tau", share(main.tau.value), interval_text(main.tau) or "no interval"),
+        _fact("diff", share(value_of(main.diff)), interval_text(main.diff) or "no interval"),
+        _fact("best baseline, tau", share(best.tau), best.name),
+        _fact("judged", f"{main.answered:,}", f"of {main.labelled:,} labelled pairs"),
+        _fact("ties", share(value_of(main.tie_rate)), people),
     ]
-    facts += [fact("seconds a pair", f"{costs.seconds.median:.1f}", "median")] if costs else []
     return join(
         counted,
         element("p", agreement_sentence(main), class_="warning" if unsure else None),
@@ -104,15 +100,13 @@ def _agreement(summary: Summary) -> Html:
     if not found:
         return Html("")
     main = _main(summary)
-    beside, across = [], []
+    beside = []
     for metric in METRICS:
         title = f"{metric}, {DIMENSION_NAMES[main.dimension].lower()}"
         known = [(each.name, getattr(each, metric)) for each in main.baselines]
         plain = [Bar(name, value, plain=True) for name, value in known if value is not None]
         judge = estimate_bars([("the judge", getattr(main, metric))])
         beside.append(interval_bars(title, [*judge, *plain]))
-        each_one = ((DIMENSION_NAMES[each.dimension], getattr(each, metric)) for each in found)
-        across.append(interval_bars(f"{metric} by dimension", estimate_bars(each_one)))
     names = ("dimension", "judged", "tau", "diff", "judge's ties", "people's ties")
     rows: list[HtmlRow] = [
         [
@@ -137,7 +131,6 @@ def _agreement(summary: Summary) -> Html:
             "without an answer is wrong in both. Intervals are 95 %, over prompts."
         ),
         plots(*beside),
-        plots(*across) if len(found) > 1 else "",
         sortable_table("Agreement by dimension", (*names, "points over best baseline"), rows),
         sortable_table("The judge, and answers that need no look", ("answer", *heads), answers),
         remark("A coin flip is what it scores on average."),
@@ -162,22 +155,15 @@ def _published(summary: Summary) -> Html:
         return Html("")
     if not summary.published_tau:
         return paragraph(summary.published_remark)
-    published = {"tau": summary.published_tau, "diff": summary.published_diff}
-    shown = []
-    for metric, scores in published.items():
-        theirs = (Bar(each.model, each.value, plain=True) for each in scores)
-        mine = estimate_bars([(summary.judge, getattr(ours, metric))])
-        shown.append(interval_bars(metric, [*mine, *theirs]))
     rows: list[HtmlRow] = [[summary.judge, share_cell(ours.tau), share_cell(ours.diff)]]
     rows += (
         [tau.model, percent(tau.value), percent(diff.value)]
-        for tau, diff in zip(*published.values(), strict=True)
+        for tau, diff in zip(summary.published_tau, summary.published_diff, strict=True)
     )
     return join(
         paragraph(
             "Overall labels of the same data set, as the paper reports them; it gives no intervals."
         ),
-        plots(*shown),
         sortable_table("This judge and published models", ("model", "tau", "diff"), rows),
         remark(summary.published_remark),
     )
@@ -204,7 +190,7 @@ def _calibration(summary: Summary) -> Html:
     )
     cf = (
         "CF is what a judge of the protocol concat says of itself: 1 low, 2 medium, 3 high, 4 very "
-        "high, 5 confirmed."
+        "high, 5 confirmed. In the paper's wording 1 to 3 mean high to low; they are shown as 3 to 1."
     )
     return join(
         paragraph(calibrated) if rows else "",
@@ -218,17 +204,10 @@ def _calibration(summary: Summary) -> Html:
 def _order(summary: Summary) -> Html:
     if not summary.position:
         return Html("")
-    first, shown_first = [], []
-    for each in summary.position:
-        name = DIMENSION_NAMES[each.dimension]
-        first += estimate_bars([(name, each.first)])
-        if each.people_first is not None:
-            first.append(Bar(f"{name}, people", each.people_first, plain=True))
-        shown_first += estimate_bars([(name, each.shown_first)])
     bias = (
         "Over both orders a judge without a bias prefers what it is shown first half of the time, "
         "whichever videos are better."
-        if shown_first
+        if any(each.shown_first for each in summary.position)
         else "People's own share stands below, for the data set may have better videos on one "
         "side; judging with --swap tells them apart."
     )
@@ -240,7 +219,6 @@ def _order(summary: Summary) -> Html:
             share_cell(each.first),
             percent(each.people_first),
             share_cell(each.shown_first),
-            Cell(points(each.difference), each.difference),
         ]
         for each in summary.position
     ]
@@ -257,14 +235,9 @@ def _order(summary: Summary) -> Html:
     ]
     return join(
         paragraph(
-            "How often the judge prefers video 1, of the pairs in which it prefers one; the line "
-            f"is a half. {bias}"
+            f"How often the judge prefers video 1, of the pairs in which it prefers one. {bias}"
         ),
-        plots(
-            interval_bars("Prefers video 1", first, origin=0.5),
-            interval_bars("Prefers what is shown first, both orders", shown_first, origin=0.5),
-        ),
-        sortable_table("Position bias", ("dimension", *heads, "difference, points"), rows),
+        sortable_table("Position bias", ("dimension", *heads), rows),
         sortable_table(
             "Both orders compared", ("dimension", "pairs in both orders", *turns), swaps
         ),
@@ -274,14 +247,11 @@ def _order(summary: Summary) -> Html:
 def _overall(summary: Summary) -> Html:
     if not summary.overall:
         return Html("")
-    majority = ("pairs with a majority", "OA is that", "contradictions")
     rows: list[HtmlRow] = [
         [
             each.whose,
             number(each.pairs),
             percent(each.with_sum),
-            number(each.majorities),
-            percent(each.with_majority),
             percent(each.contradictions),
         ]
         for each in summary.overall
@@ -289,7 +259,7 @@ def _overall(summary: Summary) -> Html:
     return join(
         sortable_table(
             "Overall label against text alignment, visual and motion quality",
-            ("labels of", "pairs", "OA is the side with more of the three", *majority),
+            ("labels of", "pairs", "OA is the side with more of the three", "contradictions"),
             rows,
         ),
         remark(
@@ -299,53 +269,41 @@ def _overall(summary: Summary) -> Html:
     )
 
 
+def _subsets(summary: Summary) -> Html:
+    rows: list[HtmlRow] = []
+    for each in summary.subsets:
+        theirs = published_subset(summary, each.name)
+        scores = map(share_cell, (each.tau, each.diff))
+        rows.append([each.name, number(each.pairs), *scores, *map(percent, theirs)])
+    heads = ("pairs of the", "pairs", "tau", "diff", "VR-Thinker 7B, tau", "diff")
+    return join(
+        sortable_table(f"{DIMENSION_NAMES[summary.dimension]} by length", heads, rows),
+        remark(
+            "Videos by the seconds of both, prompts by their characters, equal lengths included. "
+            "VR-Thinker: arXiv 2510.10518v4, Tables 2 and 3, on the whole of the same data set."
+        )
+        if rows
+        else "",
+    )
+
+
 def _costs(summary: Summary) -> Html:
     found = summary.costs
     if found is None:
         return Html("")
-    seconds = [
-        (f"{each.low:g}+" if each.high is None else f"{each.low:g}–{each.high:g}", each.pairs)
-        for each in found.second_bins
+    heads = ("cost", "here", "VR-Thinker 7B on an A800")
+    paper = {"seconds a pair": 7.55, "tokens written a second, one pair": 63}
+    paper["tokens written a second, all pairs"] = 162
+    rates: list[HtmlRow] = [
+        [name, cell, number(paper.get(name), 2)] for name, cell in cost_cells(found).items()
     ]
-    spent = {name.replace("_", " "): getattr(found, name) for name in SPENT}
-    rows: list[HtmlRow] = [
-        [name, number(s.mean, 1), number(s.median, 1), number(s.p90, 1), number(s.total)]
-        for name, s in spent.items()
-    ]
-    heads = ("a pair", "mean", "median", "9 of 10 below", "all together")
     return join(
-        plots(
-            histogram("Turns a pair", [(str(turns), pairs) for turns, pairs in found.turn_counts]),
-            histogram("Seconds a pair", seconds),
-        ),
-        sortable_table(f"Over {count(found.pairs, 'pair')}", heads, rows),
+        sortable_table(f"Over {count(found.pairs, 'pair')}", heads, rates),
         remark(
-            "Of pairs whose run came to its own end, the first order alone. Prompt tokens are "
-            "those of all turns, each as it was sent."
+            "Of pairs whose run came to its own end, the first order alone. Tokens read are "
+            "those of all turns, each as it was sent. Pairs an hour are side by side. The A800: "
+            "arXiv 2510.10518v4, Table 5."
         ),
-    )
-
-
-def _generators(summary: Summary) -> Html:
-    name = DIMENSION_NAMES[summary.dimension]
-    sides = ("pairs", "judge says", "people say")
-    scores: list[HtmlRow] = [
-        [each.name, number(each.pairs), percent(each.wins), percent(each.people_wins)]
-        for each in summary.generators
-    ]
-    pairs: list[HtmlRow] = [
-        [
-            f"{each.first} – {each.second}",
-            number(each.pairs),
-            *map(percent, (each.wins, each.people_wins, each.tau, each.diff)),
-        ]
-        for each in summary.generator_pairs
-    ]
-    wins = f"{name}: how often the first of two generators wins"
-    return join(
-        sortable_table(f"{name}: how often each generator wins", ("generator", *sides), scores),
-        sortable_table(wins, ("generators", *sides, "tau", "diff"), pairs),
-        remark("A tie is half a win.") if scores or pairs else "",
     )
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from vrthinker_core.evaluation.html import Bar, Cell
+from vrthinker_core.evaluation.html import Bar, Cell, number
 from vrthinker_core.results.result import OUTSIDE_FAULT
-from vrthinker_core.types.wording import DEMO_RUN, DIMENSION_NAMES, NOT_SWAP_TESTED
+from vrthinker_core.types.wording import CONTROL, DEMO_RUN, DIMENSION_NAMES, NOT_SWAP_TESTED
 from vrthinker_core.words import count, points, share
 
 if TYPE_CHECKING:
     from vrthinker_core.evaluation.agreement import DimensionAgreement, IntervalEstimate
+    from vrthinker_core.evaluation.behaviour import Costs
     from vrthinker_core.evaluation.summary import Summary
 
 
@@ -49,6 +50,23 @@ def points_with_interval(estimate: IntervalEstimate) -> str:
     return points(estimate.value) + interval_text(estimate, "+z.1f", " ({} to {})")
 
 
+def cost_cells(costs: Costs) -> dict[str, Cell]:
+    """Show what a pair and an hour bring, by name."""
+    return {
+        "frames a pair": number(costs.frames, 1),
+        "turns a pair": number(costs.turns, 1),
+        "seconds a pair": number(costs.seconds, 2),
+        "seconds a pair, median": number(costs.median_seconds, 2),
+        "pairs an hour": number(costs.pairs_an_hour),
+        "tokens read a pair": number(costs.prompt_tokens),
+        "tokens written a pair": number(costs.new_tokens),
+        "tokens written a second, one pair": number(costs.speed, 1),
+        "tokens written a second, all pairs": number(costs.throughput, 1),
+        "peak memory, GB": number(costs.peak_gb, 1),
+        "runs in which frames had left the view": share_cell(costs.left_view),
+    }
+
+
 def fault_name(fault: str) -> str:
     """Name a fault as people read it."""
     return DEMO_RUN if fault == OUTSIDE_FAULT else fault
@@ -76,6 +94,7 @@ def outcome_sentences(summary: Summary) -> list[str]:
         f"{share(number / counts.answered)} are {what}" for number, what in kinds if number
     )
     sentences = [
+        CONTROL if summary.is_control else "",
         f"{of}: {', '.join(filter(None, outcomes))}.{aside and f' Not counted: {aside}.'}",
         not_final and f"Of the verdicts {not_final}. They count like all others.",
         unchecked_sentence(summary),

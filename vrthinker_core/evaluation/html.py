@@ -161,21 +161,18 @@ def line(x1: float, y1: float, x2: float, y2: float, kind: str) -> Html:
 def interval_bars(
     title: str,
     bars: Sequence[Bar],
-    span: tuple[float, float] = (0.0, 1.0),
     origin: float = 0.0,
-    unit: str = "%",
 ) -> Html:
-    """Plot shares as bars from `origin` with intervals, in per cent; `span` is the axis."""
+    """Plot shares as bars from `origin` with intervals, in per cent."""
     if not bars:
         return Html("")
 
     def place(value: float) -> float:
-        inside = min(max(value, span[0]), span[1])
-        return 1 + (inside - span[0]) / (span[1] - span[0]) * (WIDTH - 2)
+        return 1 + min(max(value, 0.0), 1.0) * (WIDTH - 2)
 
     height, start, shapes = 40, place(origin), list[Html]()
     for row, bar in enumerate(bars):
-        top, told = height * row, f"{100 * bar.value:.1f} {unit}"
+        top, told = height * row, f"{100 * bar.value:.1f} %"
         middle, interval = top + 27, Html("")
         if bar.low is not None and bar.high is not None:
             told += f" ({100 * bar.low:.1f} to {100 * bar.high:.1f})"
@@ -193,22 +190,6 @@ def interval_bars(
             interval,
         ]
     return figure(title, len(bars) * height, *shapes)
-
-
-def histogram(title: str, counts: Sequence[tuple[str, int]]) -> Html:
-    """Plot columns, each with its label below and its count above."""
-    if not counts:
-        return Html("")
-    most = max(max(count for _, count in counts), 1)
-    width, shapes = WIDTH / len(counts), list[Html]()
-    for position, (label, count) in enumerate(counts):
-        tall, middle = 104 * count / most, (position + 0.5) * width
-        shapes += [
-            rectangle(position * width + 2, 126 - tall, width - 4, tall, "bar"),
-            svg_text(f"{count:,}" if count else "", middle, 120 - tall, "middle", "figures"),
-            svg_text(label, middle, 144, "middle"),
-        ]
-    return figure(title, 150, *shapes, line(0, 126, WIDTH, 126, "axis"))
 
 
 def reliability_plot(title: str, bins: "Sequence[ProbabilityBin]") -> Html:

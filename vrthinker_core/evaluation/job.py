@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -15,9 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from vrthinker_core.backends import Backend, default_choice, open_backend
 from vrthinker_core.backends.base import RemoteBackend, not_cancelled
+from vrthinker_core.backends.devices import peak_memory_gb
 from vrthinker_core.backends.judge_name import JUDGES, parse_judge
 from vrthinker_core.errors import BadInput, JudgeError, VideoError, os_errors
 from vrthinker_core.evaluation.local_engine import judge_locally
+from vrthinker_core.protocols.factory import for_data_set
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.open_dataset import read_dataset, take_some
 from vrthinker_core.results.result import (
@@ -238,7 +241,21 @@ class EvaluationJob:
         if len(before) == len(pairs):
             return before, iter(())
         name, engine = self.open_engine(stopped)
-        return before, judge_rows(pairs, engine, name, self.out, done, stopped)
+        return before, self._measured(judge_rows(pairs, engine, name, self.out, done, stopped))
+
+    def _measured(self, results: Iterator[PairResult]) -> Iterator[PairResult]:
+        """Pass on the results, and keep at the end what this start cost."""
+        began, judged = time.monotonic(), 0
+        try:
+            for result in results:
+                judged += not (result.fault == ROW_FAULT or result.left_out)
+                yield result
+        finally:
+            run, here = read_run(self.out), self.engine == "local" and not self.served
+            seconds, peak = time.monotonic() - began, peak_memory_gb() if here else None
+            start = replace(run.starts[-1], judged=judged, seconds=seconds, peak_gb=peak)
+            with os_errors(f"Cannot write to {self.out}"):
+                write_run(self.out, replace(run, starts=(*run.starts[:-1], start)))
 
 
 def read_pairs(
@@ -281,6 +298,7 @@ def evaluate(
 
     path, out = Path(path), Path(out)
     whole, pairs = read_pairs(dataset, path, limit)
+    settings = for_data_set(settings, dataset)
     job = EvaluationJob(judge or default_choice(), settings, out, concurrency, engine)
     run = job.describe(dataset, path, whole, limit)
     with open_out(out, run, resume=resume, pairs=whole):
@@ -288,7 +306,7 @@ def evaluate(
             if on_result is not None:
                 on_result(result)
         results = write_final_table(out, pairs)
-    summary = summarize(results, data_set=dataset)
+    summary = summarize(results, read_run(out))
     write_report(out, summary, results)
     return summary
 

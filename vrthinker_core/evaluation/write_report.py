@@ -1,22 +1,20 @@
-"""Reports of an evaluation or of two judges, as HTML and JSON."""
+"""Reports of one evaluation, or of several side by side, as HTML and JSON."""
 
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from vrthinker_core.errors import BadInput
 from vrthinker_core.evaluation.agreement import JudgeComparison, compare_judges, shared_results
 from vrthinker_core.evaluation.evaluation_page import (
     MAX_SHOWN,
-    METRICS,
     disagreements,
     evaluation_page,
-    fact,
     one_right_section,
 )
 from vrthinker_core.evaluation.figures import (
-    estimate_bars,
+    cost_cells,
     points_with_interval,
     share_cell,
     unchecked_sentence,
@@ -25,30 +23,44 @@ from vrthinker_core.evaluation.html import (
     Cell,
     Html,
     HtmlRow,
-    element,
-    interval_bars,
     join,
     number,
     paragraph,
     percent,
-    plots,
     remark,
     render_page,
     sortable_table,
     write_page,
 )
 from vrthinker_core.evaluation.summary import Summary, summarize
-from vrthinker_core.results.result import RESULTS, RUN, PairResult, final_results, read_run
-from vrthinker_core.types.wording import DIMENSION_NAMES
-from vrthinker_core.words import count, p_value, points, share
+from vrthinker_core.results.result import (
+    RESULTS,
+    RUN,
+    EvaluationRun,
+    PairResult,
+    final_results,
+    read_run,
+)
+from vrthinker_core.types import Dimension
+from vrthinker_core.types.wording import CONTROL, DIMENSION_NAMES
+from vrthinker_core.words import DASH, count, p_value, share
 
 
-def read_folder(folder: Path) -> tuple[list[PairResult], str]:
-    """Read the results and the data set's name; "" if unknown. Raises BadInput without results."""
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What a folder holds; `run` is None if unknown."""
+
+    folder: Path
+    results: Sequence[PairResult]
+    run: EvaluationRun | None = None
+
+
+def read_folder(folder: Path) -> Evaluation:
+    """Read an evaluation. Raises BadInput without results."""
     if not (folder / RESULTS).is_file():
         raise BadInput(f"{folder} holds no {RESULTS}. Give the folder that evaluate has written.")
-    data_set = read_run(folder).dataset if (folder / RUN).exists() else ""
-    return final_results(folder / RESULTS), data_set
+    run = read_run(folder) if (folder / RUN).exists() else None
+    return Evaluation(folder, final_results(folder / RESULTS), run)
 
 
 def write_report(out: Path, summary: Summary, results: Sequence[PairResult]) -> Path:
@@ -60,51 +72,93 @@ def write_report(out: Path, summary: Summary, results: Sequence[PairResult]) -> 
     return write_page(out / "report.html", evaluation_page(summary, results), values, failed)
 
 
-def write_comparison(
-    folders: tuple[Path, Path], first: Sequence[PairResult], second: Sequence[PairResult]
-) -> tuple[Path, JudgeComparison]:
-    """Compare two judges; writes into the first one's folder, gives the page.
+SideBySide = dict[str, list[Cell]]  # a figure of each evaluation by its name
 
-    `folders`: the two evaluations. Raises BadInput if they share no pair, or if the page cannot be
-    written.
+
+def write_comparison(
+    evaluations: Sequence[Evaluation],
+) -> tuple[Path, SideBySide, list[JudgeComparison]]:
+    """Compare evaluations; writes into the first one's folder.
+
+    Gives the page, the figures side by side, on the pairs that all have judged, and each other one
+    against the first. Raises BadInput if they share no pair, or if the page cannot be written.
     """
-    shared, compared = shared_results(first, second), compare_judges(first, second)
-    judge, other_judge = compared.judges
-    home, other = (folder.resolve() for folder in folders)
-    if judge == other_judge:
-        names = f"{judge} in {home.name}", f"{judge} in {other.name}"
-        if names[0] == names[1]:
-            names = f"{judge}, first", f"{judge}, second"
-        compared = replace(compared, judges=names)
-    try:
-        way = Path(os.path.relpath(other, home))
-    except ValueError:  # another drive
-        way = other
-    summaries = summarize(shared[0]), summarize(shared[1])
-    dimension, links = summaries[0].dimension, ("", f"{way.as_posix()}/")
-    sections = [
-        ("Difference", _difference_section(compared)),
-        ("Side by side", _side_by_side(compared, summaries)),
-        ("One judge right", one_right_section(shared, compared.judges, links, dimension)),
+    first, *others = evaluations
+    shared, names = shared_results(*(each.results for each in evaluations)), _names(evaluations)
+    compared = [
+        replace(compare_judges(first.results, other.results), judges=(names[0], name))
+        for other, name in zip(others, names[1:], strict=True)
     ]
-    page = render_page(" and ".join(compared.judges), _lead(compared, summaries), sections)
+    summaries = [
+        summarize(results, each.run) for results, each in zip(shared, evaluations, strict=True)
+    ]
+    rows, dimension = _side_by_side(summaries), summaries[0].dimension
+    heads = (f"on {count(len(shared[0]), 'shared pair')}", *names)
+    beside = sortable_table("Side by side", heads, [[name, *row] for name, row in rows.items()])
+    sections = [
+        (f"Difference from {each.judges[1]}", _difference_section(each)) for each in compared
+    ]
+    sections.insert(0, ("Side by side", beside))
+    if len(evaluations) == 2:
+        links = "", f"{_way(others[0].folder.resolve(), first.folder.resolve())}/"
+        alone = one_right_section(shared, compared[0].judges, links, dimension)
+        sections.append(("One judge right", alone))
+    page = render_page(" and ".join(names), _lead(names, compared, summaries), sections)
     values = {
-        "format": "vr-thinker-comparison/1",
-        "comparison": asdict(compared),
+        "format": "vr-thinker-comparison/2",
+        "comparisons": [asdict(each) for each in compared],
         "summaries": [asdict(each) for each in summaries],
     }
-    path = folders[0] / "comparison.html"
-    return write_page(path, page, values, f"Cannot write {path.with_suffix('')}"), compared
+    path = first.folder / "comparison.html"
+    failed = f"Cannot write {path.with_suffix('')}"
+    return write_page(path, page, values, failed), rows, compared
 
 
-def _lead(compared: JudgeComparison, summaries: tuple[Summary, Summary]) -> Html:
-    dimension = summaries[0].dimension
-    text = (
-        f"{compared.shared:,} pairs were judged by both, {compared.only_first:,} by the first "
-        f"alone and {compared.only_second:,} by the second alone. Everything here is about the "
-        f"shared pairs. {unchecked_sentence(*summaries)}"
-    )
-    sentences, facts = [paragraph(text.rstrip())], []
+def _way(folder: Path, home: Path) -> str:
+    try:
+        return Path(os.path.relpath(folder, home)).as_posix()
+    except ValueError:  # another drive
+        return folder.as_posix()
+
+
+def _names(evaluations: Sequence[Evaluation]) -> list[str]:
+    """Name each evaluation by its judge and the settings that differ, else by its folder."""
+    chosen = [asdict(each.run.settings) if each.run else {} for each in evaluations]
+    known = chosen[0] if all(chosen) else {}
+    differ = [name for name in known if len({settings[name] for settings in chosen}) > 1]
+    names = []
+    for each, settings in zip(evaluations, chosen, strict=True):
+        judge = ", ".join(sorted({result.judge for result in each.results}))
+        words = (
+            f"{name.replace('_', ' ')} {'own' if settings[name] is None else settings[name]}"
+            for name in differ
+        )
+        names.append(", ".join([judge, *words]))
+    if len(set(names)) < len(names):
+        folders = (each.folder.resolve().name for each in evaluations)
+        names = [f"{name} in {folder}" for name, folder in zip(names, folders, strict=True)]
+    if len(set(names)) < len(names):
+        names = [f"{name}, number {place}" for place, name in enumerate(names, start=1)]
+    return names
+
+
+def _lead(
+    names: Sequence[str], compared: Sequence[JudgeComparison], summaries: Sequence[Summary]
+) -> Html:
+    told = [
+        f"{each.shared:,} pairs were judged by both {' and '.join(each.judges)}, "
+        f"{each.only_first:,} by the first alone and {each.only_second:,} by the second alone."
+        for each in compared
+    ]
+    controls = zip(names, summaries, strict=True)
+    told += [f"{name}: {CONTROL}" for name, each in controls if each.is_control]
+    text = " ".join([*told, unchecked_sentence(*summaries)]).rstrip()
+    sentences = [_lead_of(each, summaries[0].dimension) for each in compared]
+    return join(paragraph(text), *sentences)
+
+
+def _lead_of(compared: JudgeComparison, dimension: Dimension) -> Html:
+    sentences = []
     for each in compared.metrics:
         if each.dimension is not dimension:
             continue
@@ -121,11 +175,10 @@ def _lead(compared: JudgeComparison, summaries: tuple[Summary, Summary]) -> Html
                 f"{second} on {count(each.pairs, 'pair')}."
             )
         sentences.append(paragraph(told))
-        facts.append(fact(each.metric, points(lead), f"points, p {p_value(each.p)}"))
     same = dict(compared.same).get(dimension)
     if same is not None:
-        facts.append(fact("same label", share(same), DIMENSION_NAMES[dimension].lower()))
-    return join(*sentences, element("dl", *facts, class_="facts"))
+        sentences.append(paragraph(f"Both give the same label to {share(same)} of the pairs."))
+    return join(*sentences)
 
 
 def _difference_section(compared: JudgeComparison) -> Html:
@@ -146,23 +199,11 @@ def _difference_section(compared: JudgeComparison) -> Html:
     ]
     alone = ("only first right", "only second right", "McNemar p")
     heads = ("figure", "pairs", *compared.judges, "difference, points", *alone)
-    differences = []
-    for metric in METRICS:
-        bars = estimate_bars(
-            (DIMENSION_NAMES[each.dimension], each.difference)
-            for each in compared.metrics
-            if each.metric == metric
-        )
-        ends = (end for bar in bars for end in (bar.value, bar.low, bar.high) if end is not None)
-        most = max([0.05, *map(abs, ends)])
-        title = f"{metric}, points"
-        differences.append(interval_bars(title, bars, span=(-most, most), unit="points"))
     return join(
         paragraph(
             f"Difference in points, {' less '.join(compared.judges)}, with its 95 % interval over "
             "prompts."
         ),
-        plots(*differences),
         sortable_table("Both judges on the same pairs", heads, rows),
         remark(
             "McNemar's exact test takes pairs of one prompt for independent: where prompts repeat, "
@@ -171,32 +212,28 @@ def _difference_section(compared: JudgeComparison) -> Html:
     )
 
 
-def _side_by_side(compared: JudgeComparison, summaries: tuple[Summary, Summary]) -> Html:
-    """Show figures of both judges; those that neither has are left out."""
+def _side_by_side(summaries: Sequence[Summary]) -> SideBySide:
+    """Give the figures of each evaluation; those that none has are left out."""
     dimension = summaries[0].dimension
     name = DIMENSION_NAMES[dimension].lower()
     columns = []
     for summary in summaries:
-        ties = (each.tie_rate for each in summary.agreement if each.dimension is dimension)
+        scores = [each for each in summary.agreement if each.dimension is dimension]
         first = (each.first for each in summary.position if each.dimension is dimension)
         stable = (each.stable for each in summary.swap if each.dimension is dimension)
         errors = (each.error for each in summary.calibration if each.dimension is dimension)
-        costs = summary.costs
         columns.append(
             {
-                f"ties, {name}": share_cell(next(ties, None)),
+                f"tau, {name}": share_cell(scores[0].tau if scores else None),
+                f"diff, {name}": share_cell(scores[0].diff if scores else None),
+                f"ties, {name}": share_cell(scores[0].tie_rate if scores else None),
                 f"prefers video 1, {name}": share_cell(next(first, None)),
                 f"same label in both orders, {name}": share_cell(next(stable, None)),
                 f"calibration error, {name}": percent(next(errors, None)),
-                "frames a pair, mean": number(costs.frames.mean if costs else None, 1),
-                "turns a pair, mean": number(costs.turns.mean if costs else None, 1),
-                "new tokens a pair, mean": number(costs.new_tokens.mean if costs else None, 1),
-                "seconds a pair, median": number(costs.seconds.median if costs else None, 1),
+                **(cost_cells(summary.costs) if summary.costs else {}),
             }
         )
-    rows: list[HtmlRow] = [
-        [head, *(column[head] for column in columns)]
-        for head in columns[0]
-        if any(column[head].value is not None for column in columns)
-    ]
-    return sortable_table("What else differs", ("on the shared pairs", *compared.judges), rows)
+    rows = {
+        head: [each.get(head, Cell(DASH)) for each in columns] for head in max(columns, key=len)
+    }
+    return {head: row for head, row in rows.items() if any(cell.value is not None for cell in row)}

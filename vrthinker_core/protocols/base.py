@@ -4,7 +4,7 @@ import functools
 import re
 from collections.abc import Sequence
 from importlib.resources import files
-from typing import ClassVar, Final, Literal, NamedTuple, Protocol
+from typing import ClassVar, Final, NamedTuple, Protocol
 
 from vrthinker_core.errors import BadInput
 from vrthinker_core.protocols.parser import read_reply, read_request
@@ -13,6 +13,7 @@ from vrthinker_core.protocols.tool_calls import CallRules
 from vrthinker_core.types import Frame, FrameRef, FrameSelection, Problem, ProtocolName, Reply
 from vrthinker_core.types.frames import FramePlan, Grid
 from vrthinker_core.types.messages import Message
+from vrthinker_core.types.settings import Preset
 
 _CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufeff]")
 _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
@@ -41,7 +42,7 @@ class PromptProtocol(Protocol):
     instead of the first."""
 
     @property
-    def preset(self) -> Literal["card", "clean"]:
+    def preset(self) -> Preset:
         """The wording of the prompts."""
 
     @property

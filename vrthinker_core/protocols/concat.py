@@ -4,20 +4,50 @@ Checkpoint: qunwang13/vr-thinker.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import ClassVar, Final, Literal
 
 from vrthinker_core.protocols.base import PromptProtocol, prompt_text
-from vrthinker_core.protocols.parser import reason, retry_text
-from vrthinker_core.types import Frame, FrameRef, FrameSelection, Problem, ProtocolName, Side
+from vrthinker_core.protocols.parser import by_severity, reason, retry_text
+from vrthinker_core.types import (
+    Frame,
+    FrameRef,
+    FrameSelection,
+    Problem,
+    ProblemKind,
+    ProtocolName,
+    Reply,
+    Side,
+)
 from vrthinker_core.types.frames import IMAGE_FACTOR, FramePlan, Grid, Sizing
 from vrthinker_core.types.messages import Image, Message, Text, Video
+from vrthinker_core.types.settings import Preset
 
 MAX_PER_CALL: Final = 8
-OPENING_COUNT: Final = 8
+OPENING_COUNT: Final = 8  # As the judge was trained, and as `paired` opens
 OPENING_AREA: Final = 512 * IMAGE_FACTOR * IMAGE_FACTOR  # Maximum pixels of a first frame
 TOOL_AREA: Final = 400 * IMAGE_FACTOR * IMAGE_FACTOR  # Maximum pixels of a frame that a call brings
+
+ALIGNMENT: Final = "Alignment between video content and prompt"
+DIMENSIONS: Final[dict[Preset, tuple[str, str, str]]] = {
+    "paper": (
+        f"Text Alignment(TA):\n{ALIGNMENT}",
+        "Visual Quality(VQ):\nThe visual aesthetics of the video",
+        "Motion Quality(MQ):\nLevel of motion coherence",
+    ),
+    "paper-rapidata": (
+        f"Alignment(TA):\n{ALIGNMENT}",
+        "Preference(VQ):\nThe intrinsic aesthetics of the video",
+        "Coherence(MQ):\nLevel of temporal coherence",
+    ),
+    "paper-mj-bench-video": (
+        f"Alignment(TA):\n{ALIGNMENT}",
+        "Fineness(VQ):\nThe level of fineness in visual content",
+        "Coherence & Consistency(MQ):\nLevel of temporal coherence and Consistency",
+    ),
+}
+"""TA, VQ and MQ of the paper's wording, by data set (arXiv 2510.10518v4, Appendix D)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +63,12 @@ class Concat(PromptProtocol):
     argument: ClassVar[str] = "target_frames"
     redirect: ClassVar[tuple[str, str]] = ("<tool_call>", "<final answer>")
 
-    preset: Literal["card", "clean"] = "card"
+    preset: Preset = "card"
     frames_per_call: int = MAX_PER_CALL
     total: int = 96
     # How the first frames are chosen and packed
     opening_rule: Literal["training", "card"] = "training"
+    opening_frames: int = OPENING_COUNT
 
     @property
     def grid(self) -> Grid:
@@ -54,12 +85,14 @@ class Concat(PromptProtocol):
         """How the card's open points were decided."""
         half, total = self.total // 2, self.total
         numbers = ", ".join(self.frame_number(ref) for ref in self.opening_refs)
-        chosen = "the nearest in the list to four spread evenly over each video"
-        packed = "two video items of four frames"
+        each, shown = (_in_words(self.opening_frames // part) for part in (2, 1))
+        chosen = f"the nearest in the list to {each} spread evenly over each video"
+        packed = f"two video items of {each} frames"
         if self.opening_rule == "training":
-            chosen = f"every {total / OPENING_COUNT:g}th of the list"
+            chosen = f"every {total / self.opening_frames:g}th of the list"
             packed = (
-                "one video item of eight frames; two items of four where the videos differ in shape"
+                f"one video item of {shown} frames; two items of {each} where the videos differ in "
+                "shape"
             )
         return (
             f"Frames 1 to {half} are spread evenly over video 1 and {half + 1} to {total} over "
@@ -72,16 +105,17 @@ class Concat(PromptProtocol):
 
     @property
     def opening_refs(self) -> tuple[FrameRef, ...]:
-        """Four frames of video 1, then four of video 2."""
+        """The frames of video 1, then as many of video 2: by default four."""
+        many = self.opening_frames
         if self.opening_rule == "training":
-            steps = range(OPENING_COUNT)
-            return self.frame_refs([k * self.total // OPENING_COUNT + 1 for k in steps])
-        last = self.total // 2 - 1
-        return tuple(FrameRef(round(k * last / 3), side) for side in Side for k in range(4))
+            return self.frame_refs([k * self.total // many + 1 for k in range(many)])
+        last, gaps = self.total // 2 - 1, many // 2 - 1
+        slots = [round(k * last / gaps) for k in range(many // 2)]
+        return tuple(FrameRef(slot, side) for side in Side for slot in slots)
 
     @property
     def system(self) -> str:
-        """The card's system prompt."""
+        """The card's system prompt. The paper's only lacks the limit of 8 frames in a call."""
         return prompt_text("concat_system")
 
     @property
@@ -96,9 +130,14 @@ class Concat(PromptProtocol):
         A video item holds frames of one size. If the two videos differ in shape, each gets an item
         of its own.
         """
-        name, half = f"concat_user_{self.preset}", self.total // 2
-        shown = f"{float(half)}" if self.preset == "card" else f"{half}"
-        question = Text(prompt_text(name, prompt=prompt, total=f"{self.total}", half=shown))
+        half, each = self.total // 2, self.opening_frames // 2
+        ta, vq, mq = DIMENSIONS.get(self.preset, ("", "", ""))
+        question = prompt_text(
+            f"concat_user_{self.preset.partition('-')[0]}",
+            **{"prompt": prompt, "total": f"{self.total}", "ta": ta, "vq": vq, "mq": mq},
+            **{"shown": f"{self.opening_frames}", "each": f"{each}", "words": _in_words(each)},
+            half=f"{float(half)}" if self.preset == "card" else f"{half}",
+        )
         sizes = {(frame.width, frame.height) for frame in frames}
         if self.opening_rule == "training" and len(sizes) == 1:
             videos = [Video(tuple(frames))]
@@ -107,7 +146,21 @@ class Concat(PromptProtocol):
                 Video(tuple(group)) for _, group in groupby(frames, lambda frame: frame.ref.side)
             ]
         system = Message("system", (Text(self.system),))
-        return system, Message("user", (*videos, question))
+        return system, Message("user", (*videos, Text(question)))
+
+    def parse(self, text: str, *, cut: bool = False, trained: bool = True) -> Reply:
+        """Return the best reading of a reply; a higher confidence is always surer.
+
+        The paper's wording counts the other way round, from 1 (high) to 3 (low).
+        """
+        reply = PromptProtocol.parse(self, text, cut=cut, trained=trained)
+        if reply.confidence is None or self.preset not in DIMENSIONS:
+            return reply
+        if reply.confidence <= 3:
+            return replace(reply, confidence=4 - reply.confidence)
+        told = "The confidence is not one number from 1 to 3 and was left out."
+        problems = by_severity((*reply.problems, Problem(ProblemKind.BAD_CONFIDENCE, told)))
+        return replace(reply, confidence=None, problems=problems)
 
     def frame_number(self, ref: FrameRef) -> str:
         """Return the position in the list of both videos, from 1."""
@@ -162,6 +215,11 @@ class Concat(PromptProtocol):
             "\nThis is the last turn: no more frames can be selected. "
             "Give your <final answer></final answer> now."
         )
+
+
+def _in_words(number: int) -> str:
+    """Write the card's own numbers as it does."""
+    return {4: "four", 8: "eight"}.get(number, f"{number}")
 
 
 def _tool_error_text(text: str) -> Message:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import cast, get_args
+from typing import Any, cast, get_args
 
 from vrthinker_core.errors import BadInput
 from vrthinker_core.protocols import concat, paired
@@ -15,13 +15,30 @@ from vrthinker_core.types.settings import setting
 
 
 def make_protocol(settings: Settings, protocol: ProtocolName) -> PromptProtocol:
-    """Return the protocol; raise `BadInput` for too many frames a call."""
+    """Return the protocol; raise `BadInput` for numbers of frames that do not fit it."""
     most = paired.MAX_PER_CALL if protocol == "paired" else concat.MAX_PER_CALL
     setting("frames_per_call").check(settings.frames_per_call, most)
     per_call = settings.frames_per_call or most
+    opening, total = settings.opening_frames, settings.total
     if protocol == "paired":
+        if opening != concat.OPENING_COUNT:
+            raise BadInput(
+                f"{opening} first frames do not fit the protocol paired, which opens with "
+                f"{concat.OPENING_COUNT}: choose concat, or leave opening_frames out."
+            )
         return paired.Paired(settings.preset, per_call, settings.fit)
-    return concat.Concat(settings.preset, per_call, settings.total, settings.opening)
+    if opening % 4 or opening > total:
+        raise BadInput(
+            f"{opening} first frames do not fit into a list of {total}: choose a multiple of 4, and "
+            "a total of at least as many."
+        )
+    return concat.Concat(settings.preset, per_call, total, settings.opening, opening)
+
+
+def for_data_set(settings: Settings, data_set: str) -> Settings:
+    """Return settings whose wording `paper` explains the dimensions as this data set does."""
+    preset: Any = f"{settings.preset}-{data_set}"
+    return replace(settings, preset=preset) if preset in concat.DIMENSIONS else settings
 
 
 def chosen_protocol(settings: Settings, trained: Sequence[ProtocolName]) -> ProtocolName:

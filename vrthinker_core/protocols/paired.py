@@ -12,6 +12,7 @@ from vrthinker_core.protocols.parser import reason, retry_text
 from vrthinker_core.types import Frame, FrameRef, FrameSelection, Problem, ProtocolName, Side
 from vrthinker_core.types.frames import FramePlan, Grid, Sizing
 from vrthinker_core.types.messages import Image, Message, Text
+from vrthinker_core.types.settings import Preset
 
 SLOTS: Final = 128
 FRAME_SIDE: Final = 448  # Pixels per side of every frame
@@ -34,8 +35,8 @@ class Paired(PromptProtocol):
         FrameRef(slot, side) for side in Side for slot in OPENING_SLOTS
     )
 
-    # Both are the same here: the card's wording has no faults
-    preset: Literal["card", "clean"] = "card"
+    # All are the same here: the card's wording has no faults, and the paper has no other
+    preset: Preset = "card"
     frames_per_call: int = MAX_PER_CALL
     fit: Literal["squash", "letterbox"] = "squash"
 

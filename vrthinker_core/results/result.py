@@ -2,9 +2,11 @@
 
 import hashlib
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from itertools import accumulate
+from operator import or_
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,7 +24,7 @@ from vrthinker_core.errors import (
 from vrthinker_core.protocols.parser import verdict_probabilities
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.storage import LineFile, atomic_path, write_atomically
-from vrthinker_core.types import Dimension, Settings, Side, StopReason, Trace, Verdict
+from vrthinker_core.types import Dimension, Settings, Side, StopReason, Trace, Turn, Verdict
 from vrthinker_core.types.events import Finished
 from vrthinker_core.types.messages import LabelProbabilities
 from vrthinker_core.types.order import OrderCheck, order_of
@@ -46,7 +48,8 @@ class PairResult:
     provisional: bool = False  # without a final answer, the verdict is the last recommended one
     forced: bool = False
     outside_scope: bool = False  # the judge cannot judge such a pair, which counts as failed
-    confidence: int | None = None  # CF of the reply with the verdict, 1 to 5; None if not given
+    # CF of the reply with the verdict, 1 (low) to 5 in any wording; None if not given
+    confidence: int | None = None
     # Of tie, 1 and 2 for each label of the verdict, if the judge tells them; their sum is at most 1
     probabilities: dict[Dimension, LabelProbabilities] | None = None
     swapped: Verdict | None = None  # of the swapped order, mapped back; None without labels
@@ -60,6 +63,8 @@ class PairResult:
     fault: str = ""  # name of the error, ROW_FAULT for a broken row; "" without an error
     trace: str = ""  # file of the whole run, relative to the folder of the results
     unreadable: tuple[Side, ...] = ()  # missing or undecodable videos, if they caused the failure
+    control: bool = False  # the frames after a call were drawn at random: no ordinary result
+    left_view: bool | None = None  # frames had left the judge's view; None in earlier versions
     format: Literal["vr-thinker-result/1"] = "vr-thinker-result/1"
 
     @property
@@ -145,7 +150,15 @@ def result_of(pair: EvaluationPair, trace: Trace, file: str = "") -> PairResult:
         fault=OUTSIDE_FAULT if end.outside_scope else end.fault,
         trace=file,
         unreadable=end.unreadable,
+        control=trace.started.settings.frames == "random",
+        left_view=_left_view(trace.turns),
     )
+
+
+def _left_view(turns: Sequence[Turn]) -> bool:
+    """Return whether the judge no longer saw a frame in a turn that an earlier one had shown."""
+    shown = accumulate(({frame.ref for frame in turn.frames} for turn in turns), or_)
+    return any(seen - {*turn.in_view} for seen, turn in zip(shown, turns, strict=True))
 
 
 RESULTS = "results.jsonl"  # in the folder of an evaluation
@@ -279,6 +292,9 @@ class RunStart:
     concurrency: int | None  # as a person said it
     limit: int | None
     versions: dict[str, str] = field(default_factory=dict)
+    judged: int = 0  # pairs in this start; 0 if it was killed
+    seconds: float = 0.0  # that they took together, side by side, with the judge open
+    peak_gb: float | None = None  # memory of the judge; None for one that is elsewhere
 
 
 @dataclass(frozen=True, slots=True)

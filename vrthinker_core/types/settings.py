@@ -37,6 +37,8 @@ PerToken = Annotated[tuple[T, ...], AtMost(65_536)]
 # The two published prompt protocols; each checkpoint was trained for one
 ProtocolName = Literal["concat", "paired"]
 
+Preset = Literal["card", "clean", "paper", "paper-rapidata", "paper-mj-bench-video"]
+
 SettingValue = str | int | float | None
 
 OWN = "own"  # A form's word for None: the protocol's own value
@@ -53,11 +55,13 @@ class Settings:
     max_new_tokens: int = 2048
     temperature: Amount = 0.0
     seed: int = 0
-    preset: Literal["card", "clean"] = "card"
+    preset: Preset = "card"
     opening: Literal["training", "card"] = "training"
     total: int = 96
     fit: Literal["squash", "letterbox"] = "squash"
     swap: Literal["off", "on"] = "off"
+    frames: Literal["asked", "random"] = "asked"
+    opening_frames: int = 8
 
     def __post_init__(self) -> None:
         """Raise `BadInput` for a value that `SETTINGS` does not allow."""
@@ -83,6 +87,7 @@ class Setting:
     offered: tuple[int | float, ...] = ()
     names: Mapping[float, str] = field(default_factory=dict)  # Labels of offered numbers
     protocol: ProtocolName | None = None  # The only protocol that uses the setting
+    on_page: bool = True  # Otherwise for experiments: only command line and Python have it
 
     @property
     def default(self) -> SettingValue:
@@ -214,8 +219,15 @@ SETTINGS = (
     Setting(
         "preset",
         "Prompt wording",
-        "The model card's wording, byte for byte, or with its four slips mended.",
-        {"card": "As on the card", "clean": "Slips mended"},
+        "The model card's wording, byte for byte, or with its four slips mended, or the paper's with "
+        "the dimensions as VideoGen-Reward or another data set explains them.",
+        {
+            "card": "As on the card",
+            "clean": "Slips mended",
+            "paper": "As in the paper",
+            "paper-rapidata": "As in the paper, for Rapidata",
+            "paper-mj-bench-video": "As in the paper, for MJ-Bench-Video",
+        },
         protocol="concat",
     ),
     Setting(
@@ -251,8 +263,31 @@ SETTINGS = (
         "whether it says the same.",
         {"off": "Off", "on": "On"},
     ),
+    Setting(
+        "frames",
+        "Frames of a call",
+        "The frames that a call asks for, or as many drawn at random: a control that tells whether "
+        "looking matters.",
+        {"asked": "As asked for", "random": "Drawn at random"},
+        on_page=False,
+    ),
+    Setting(
+        "opening_frames",
+        "Number of first frames",
+        "How many frames of both videos together are shown before the first turn, a multiple of 4.",
+        number=int,
+        minimum=4,
+        maximum=256,
+        even=True,
+        offered=(8, 32),
+        protocol="concat",
+        on_page=False,
+    ),
 )
 """Every field of `Settings`, in the order of a form."""
+
+PAGE_SETTINGS = tuple(row for row in SETTINGS if row.on_page)
+"""The rows that page, API and MCP offer."""
 
 Settings.__doc__ = f"{Settings.__doc__}\n\nAttributes:\n" + "\n".join(
     f"    {row.name}: {row.help} ({row.range})" for row in SETTINGS
@@ -265,14 +300,14 @@ def setting(name: str) -> Setting:
 
 
 def parse_settings(chosen: Mapping[str, object]) -> Settings:
-    """Build settings from a person's values by name, as text or numbers.
+    """Build settings from a visitor's values by name, as text or numbers.
 
     A missing name gets the default. Raises `BadInput` for an unknown name or a value out of range.
     """
-    names = [row.name for row in SETTINGS]
+    names = [row.name for row in PAGE_SETTINGS]
     if unknown := chosen.keys() - set(names):
         raise BadInput(
             f"There is no setting {min(map(str, unknown))[:40]!r}. There are {', '.join(names)}."
         )
-    values: dict[str, Any] = {row.name: row.parse(chosen.get(row.name)) for row in SETTINGS}
+    values: dict[str, Any] = {row.name: row.parse(chosen.get(row.name)) for row in PAGE_SETTINGS}
     return Settings(**values)

@@ -23,6 +23,7 @@ LABEL_NAMES = {
 TAKEN_OVER = "taken over"  # A branch's turn that comes from its origin
 BRANCH = "A branch of another run: {}."
 
+CONTROL = "A control: the frames after a call were drawn at random, whatever the judge asked for."
 SIDES_SWAPPED = (
     "The same pair with its sides swapped: what the judge calls video 1 here is your video 2, and "
     "the other way round."

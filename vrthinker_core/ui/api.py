@@ -35,7 +35,7 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.protocols.parser import label_probabilities
 from vrthinker_core.types import Dimension, Settings, Verdict, VideoPair, Vote
 from vrthinker_core.types.events import Turn
-from vrthinker_core.types.settings import SETTINGS, parse_settings
+from vrthinker_core.types.settings import PAGE_SETTINGS, parse_settings
 from vrthinker_core.types.wording import order_unchecked
 from vrthinker_core.ui import words
 from vrthinker_core.ui.handlers import Services
@@ -407,14 +407,14 @@ def resolve_settings(given: object) -> Settings:
 
 
 def settings_schema() -> dict[str, Any]:
-    """Return the parameter's JSON schema: each of `SETTINGS` with its label, help and range.
+    """Return the parameter's JSON schema: each of `PAGE_SETTINGS` with its label, help and range.
 
     An unknown name fits the schema, so that it is answered with the names there are. Its value may
     be no object: Gradio's MCP server would upload every file of this machine that an object names.
     Any number fits, too: `parse_settings` refuses it with a sentence that names the setting.
     """
     properties = {}
-    for row in SETTINGS:
+    for row in PAGE_SETTINGS:
         kind = ["number"] if row.number is not None else ["boolean"] if row.is_switch else []
         description = f"{row.label}. {row.help} Range: {row.range}."
         schema = {**_any_of(*kind, "string", "null"), "description": description}
@@ -542,7 +542,7 @@ class Endpoints:
             "version": __version__,
             "settings": [
                 cast(SettingJson, {key: getattr(row, key) for key in SettingJson.__annotations__})
-                for row in SETTINGS
+                for row in PAGE_SETTINGS
             ],
         }
         return as_text(health) if request.headers.get(CALL_HEADER) else health

@@ -13,7 +13,7 @@ from vrthinker_core.protocols import make_protocol, with_defaults
 from vrthinker_core.protocols.base import MAX_PROMPT
 from vrthinker_core.protocols.factory import chosen_protocol
 from vrthinker_core.types import ProtocolName, Settings
-from vrthinker_core.types.settings import OWN, SETTINGS, Setting, setting
+from vrthinker_core.types.settings import OWN, PAGE_SETTINGS, Setting, setting
 from vrthinker_core.types.wording import DIMENSION_NAMES
 from vrthinker_core.ui import words
 from vrthinker_core.ui.fetch import MAX_URL_LENGTH
@@ -98,7 +98,9 @@ class PageComponents:
             with gr.Row():
                 first = {name: _setting(setting(name)) for name in FIRST_ROW}
             with gr.Accordion(words.RESEARCH, open=False, elem_id="more-settings"), gr.Row():
-                self.settings = {row.name: first.get(row.name) or _setting(row) for row in SETTINGS}
+                self.settings = {
+                    row.name: first.get(row.name) or _setting(row) for row in PAGE_SETTINGS
+                }
 
     def _build_tabs(self, judges: Sequence[str], lists_runs: bool) -> None:
         with gr.Tabs():
@@ -224,7 +226,7 @@ def form_values(settings: Settings, trained: Sequence[ProtocolName] = ()) -> dic
         sent: Any = getattr(settings, row.name)
         return default_value(row) if sent in (None, getattr(own, row.name)) else _text(sent)
 
-    return {row.name: value(row) for row in SETTINGS}
+    return {row.name: value(row) for row in PAGE_SETTINGS}
 
 
 def help_text(row: Setting) -> str:

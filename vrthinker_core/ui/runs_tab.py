@@ -135,8 +135,9 @@ def _ending(result: PairResult) -> str:
         return DEMO_RUN
     if result.stop is StopReason.FAILED:
         return "not judged" if result.fault and not result.turns else StopReason.FAILED.value
+    drawn = ", frames drawn at random" if result.control else ""
     told = result.forced and result.stop is StopReason.ANSWERED
-    said = "answered when told to" if told else result.stop.value
+    said = f"{'answered when told to' if told else result.stop.value}{drawn}"
     return f"{said}, last recommended labels" if result.provisional else said
 
 

@@ -46,6 +46,7 @@ from vrthinker_core.types.messages import LabelProbabilities
 from vrthinker_core.types.order import OrderEffect, order_of, swap_run
 from vrthinker_core.types.wording import (
     BRANCH,
+    CONTROL,
     DIMENSION_NAMES,
     NOT_SWAP_TESTED,
     SCRIPTED_HELP,
@@ -208,6 +209,8 @@ class RunView:
         self.outside_scope = self.finished is not None and self.finished.outside_scope
         # Whether a person wrote the replies as an example: no winner is named
         self.scripted = self.finished is not None and self.finished.scripted
+        # Whether its frames were drawn: no ordinary verdict of its judge
+        self.is_control = self.started is not None and self.started.settings.frames == "random"
         self.name = branch_name(self.started) if self.started else ""  # of a branch, or ""
         # The outcome in one line; "" before the end
         self.headline = (
@@ -334,7 +337,8 @@ class RunView:
         if self.verdict is not None:
             checked = words.ORDER_LINES[self.order.overall] if self.order else NOT_SWAP_TESTED
             told["note"] = SCRIPTED_HELP if self.scripted else checked
-            told["caveats"] = words.verdict_caveats(self.finished)
+            control = [CONTROL] if self.is_control else []
+            told["caveats"] = [*control, *words.verdict_caveats(self.finished)]
             told["chips"] = [self._chip(each) for each in words.DIMENSION_HELP]
         return told
 
@@ -598,6 +602,8 @@ class RunView:
     def _already_shown(self, turn: Turn) -> tuple[int, ...]:
         """What was asked for and does not come, as the protocol counts."""
         asked, branch = self._asked(turn), self.started.branch if self.started else None
+        if self.is_control:
+            return ()
         if branch and branch.turn == turn.number:
             asked = branch.frames or asked
         brought = {frame.number for frame in turn.frames}

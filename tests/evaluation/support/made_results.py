@@ -6,8 +6,14 @@ import random
 from typing import Any
 
 from vrthinker_core.results.layout import EvaluationPair
-from vrthinker_core.results.result import LEFT_OUT, OUTSIDE_FAULT, ROW_FAULT, PairResult
-from vrthinker_core.types import Dimension, Preference, StopReason, Verdict
+from vrthinker_core.results.result import (
+    LEFT_OUT,
+    OUTSIDE_FAULT,
+    ROW_FAULT,
+    EvaluationRun,
+    PairResult,
+)
+from vrthinker_core.types import Dimension, Preference, Settings, StopReason, Verdict
 from vrthinker_core.types.wording import OUTSIDE_SCOPE
 
 WORDS = {None: None, "1": Preference.FIRST, "2": Preference.SECOND, "0": Preference.TIE, "-": None}
@@ -28,6 +34,12 @@ def result(row: int, people: str, judge: str | None, **fields: Any) -> PairResul
     )
     stop, name = fields.pop("stop", StopReason.ANSWERED), fields.pop("name", "a judge")
     return PairResult(pair, name, stop, None if judge is None else verdict(judge), **fields)
+
+
+def run_of(data_set: str, **fields: Any) -> EvaluationRun:
+    """What the run of such results is; `fields` are its settings and starts."""
+    settings = fields.pop("settings", Settings())
+    return EvaluationRun(data_set, "data", 60, "digest", "nano", settings, **fields)
 
 
 def failed(row: int, people: str, fault: str = "BackendFailed") -> PairResult:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.evaluation.support import made_results as made
 from tests.evaluation.support.public_files import VIDEOGEN_ROW, write_videogen
 from tests.evaluation.support.scripted_runs import made_results, run_description
 from vrthinker_core.evaluation.job import judge_rows, open_out, results_so_far, write_final_table
@@ -38,5 +39,5 @@ def evaluate_many(table: Path, out: Path) -> list[PairResult]:
         for _ in judge_rows(pairs, made_results, "scripted", out, results_so_far(pairs, out)):
             pass
         results = write_final_table(out, pairs)
-    write_report(out, summarize(results, data_set="videogen-reward"), results)
+    write_report(out, summarize(results, made.run_of("videogen-reward")), results)
     return results

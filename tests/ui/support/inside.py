@@ -34,7 +34,7 @@ from vrthinker_core.types.events import (
     Origin,
     TextArrived as Text,
 )
-from vrthinker_core.types.settings import SETTINGS
+from vrthinker_core.types.settings import PAGE_SETTINGS
 from vrthinker_core.ui.fetch import ANY_ADDRESS, PUBLIC_ONLY, FetchPolicy
 from vrthinker_core.ui.frames import ExactFrames
 from vrthinker_core.ui.handlers import Handlers, PlayerHandlers, Services
@@ -237,7 +237,7 @@ class OpenPage:
     def form(self, videos: Videos, prompt: str, judge: str = "", **settings: str) -> dict[Any, Any]:
         """What Compare is sent."""
         parts, both = self.here.parts, [path and str(path) for path in videos]
-        chosen = {row.name: default_value(row) for row in SETTINGS} | settings
+        chosen = {row.name: default_value(row) for row in PAGE_SETTINGS} | settings
         form = {parts.settings[name]: value for name, value in chosen.items()}
         form |= dict(zip(parts.videos, both, strict=True))
         return {**form, parts.prompt: prompt, parts.judge: judge}
