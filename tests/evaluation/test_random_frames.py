@@ -18,7 +18,7 @@ from vrthinker_core import compare
 from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.branch_plan import plan_branch
 from vrthinker_core.deliberation import Deliberation
-from vrthinker_core.drawn.faults import PictureFault
+from vrthinker_core.drawn.scene import PictureFault
 from vrthinker_core.drawn.world import draw_facts, draw_scene
 from vrthinker_core.evaluation.job import evaluate
 from vrthinker_core.protocols import make_protocol, with_defaults

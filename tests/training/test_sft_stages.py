@@ -142,9 +142,9 @@ def test_a_teacher_is_there_only_while_it_plays(learn: Learn, tmp_path: Path) ->
     assert there == {"teacher": True, "rows": False, "cold-start": False}
 
 
-def concat(number: int) -> ScriptedBackend:
+def concat(pair: LabelledPair) -> ScriptedBackend:
     """Knows the pair, and speaks concat."""
-    said = ", ".join(f"{name}={n}" for name, n in PAIRS.pair(number).truth.labels.items())
+    said = ", ".join(f"{name}={n}" for name, n in pair.truth.labels.items())
     text = f"<snapshot>a</snapshot><think>b</think><final answer>{said}</final answer>"
     return ScriptedBackend([text], protocol="concat")
 

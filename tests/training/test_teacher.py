@@ -26,7 +26,7 @@ from vrthinker_core.results.open_dataset import read_dataset
 from vrthinker_core.traces import jpeg_size, load
 from vrthinker_core.training.filters import OUTCOMES, Outcome, Reason, read_outcomes
 from vrthinker_core.training.pair_set import PairSet
-from vrthinker_core.training.rollouts import play
+from vrthinker_core.training.rollouts import LabelledPair, play
 from vrthinker_core.training.sft import token_rows
 from vrthinker_core.training.stages import open_ready_runs, passing, taught_pairs
 from vrthinker_core.training.teacher import (
@@ -56,9 +56,9 @@ ANSWERING = replace(KNOWING, open=lambda: ANSWERER)
 def test_a_stopped_teacher_goes_on_without_making_anything_twice(tmp_path: Path) -> None:
     asked: list[int] = []
 
-    def judge(number: int) -> ScriptedBackend:
-        asked.append(number)
-        return SCRIPTED(number)  # type: ignore[return-value]
+    def judge(pair: LabelledPair) -> ScriptedBackend:
+        asked.append(pair.seed)
+        return SCRIPTED(pair)  # type: ignore[return-value]
 
     teacher, out = replace(KNOWING, open=lambda: judge), tmp_path / "stopped"
     whole = list(run_teacher(KNOWING, range(4), tmp_path / "whole"))
@@ -73,7 +73,7 @@ def test_a_stopped_teacher_goes_on_without_making_anything_twice(tmp_path: Path)
     assert read_outcomes(out) == whole
     for outcome in whole:
         trace = load(out / outcome.file)
-        assert (outcome.kept, trace.finished.verdict) == (True, PAIRS.drawn(outcome.pair).verdict)
+        assert (outcome.kept, trace.finished.verdict) == (True, PAIRS.pair(outcome.pair).truth)
         assert [len(turn.frames) for turn in trace.turns] == [8, 2]
         shown = [frame for turn in trace.turns for frame in turn.frames]
         assert {jpeg_size(frame.jpeg) for frame in shown} == {(112, 112)}

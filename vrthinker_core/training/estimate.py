@@ -141,15 +141,19 @@ class TrainingEstimate:
     def problem(self) -> str:
         """What does not fit, and what to do; "" if all fits, with a tenth left for libraries."""
         grpo, room = self.plan.grpo, self.plan.gib
+        if grpo and self.plan.shards > 1 and not grpo.trl.vllm:
+            return (
+                "processes that share one model cannot play rollouts: set grpo.trl.vllm, or train "
+                "adapters (grpo.trl.lora=64)"
+            )
         if grpo and self.vllm_gib > grpo.trl.vllm_memory * room:
             return f"vLLM needs {self.vllm_gib:.1f} GiB: raise grpo.trl.vllm_memory"
-        if self.gib <= 0.9 * room:
-            return ""
-        return f"it needs {self.gib:.1f} GiB of {room:.1f}: " + (
-            "set grpo.trl.vllm, train adapters (grpo.trl.lora=64), or take more memory"
-            if grpo and not (grpo.trl.vllm or grpo.trl.lora)
-            else "take more GPUs or memory, or a smaller batch"
-        )
+        if self.gib > 0.9 * room:
+            return (
+                f"it needs {self.gib:.1f} GiB of {room:.1f}: take more GPUs or memory, a smaller "
+                "batch, or a smaller model"
+            )
+        return ""
 
     def lines(self) -> Iterator[str]:
         """The estimate as a person reads it, with its assumptions."""
