@@ -36,13 +36,13 @@ def test_weights_are_counted_from_a_configuration() -> None:
 @pytest.mark.parametrize(
     ("stage", "changes", "gpus", "gib", "hours", "counted"),
     [
-        ("cold-start", [], 8, 20.6, [0.1], (1200, 0, 5, 256)),
-        ("cold-start", [], 1, 122.1, [0.9], (1200, 0, 38, 32)),
+        ("cold-start", [], 8, 20.6, [1.4], (14_400, 0, 228, 64)),
+        ("cold-start", [], 1, 122.1, [11.0], (14_400, 0, 1_800, 8)),
         ("rejection", [], 8, 20.6, [1.9, 9.2], (20_000, 160_000, 79, 256)),
         ("rejection", ["rejection.most=null"], 8, 20.6, [3.8, 9.2], (40_000, 160_000, 157, 256)),
-        ("grpo", ["grpo.trl.vllm=colocate"], 8, 48.5, [19.0, 8.8], (512, 0, 300, 512)),
-        ("grpo", ["grpo.trl.vllm=server"], 8, 24.5, [19.0, 8.8], (512, 0, 300, 512)),
-        ("grpo", ["grpo.trl.lora=64"], 8, 67.3, [15.6, 8.8], (512, 0, 300, 512)),
+        ("grpo", [], 8, 48.5, [19.0, 8.8], (512, 0, 300, 512)),
+        ("grpo", ["grpo.vllm_mode=server"], 8, 24.5, [19.0, 8.8], (512, 0, 300, 512)),
+        ("grpo", ["grpo.lora=64", "grpo.vllm_mode="], 8, 67.3, [15.6, 8.8], (512, 0, 300, 512)),
     ],
 )
 def test_a_plan_takes_so_much_memory_time_and_so_many_steps(
@@ -59,7 +59,7 @@ def test_a_plan_takes_so_much_memory_time_and_so_many_steps(
     assert (found.problem == "") == (gib < 72)
     assert (plan.rollouts, plan.played, plan.optimizer_steps, plan.step_rows) == counted
     steps = next(line.split() for line in found.lines() if "optimizer steps" in line)
-    assert steps == f"optimizer steps {counted[2]} of {counted[3]} rows each".split()
+    assert steps == f"optimizer steps {counted[2]:,} of {counted[3]} rows each".split()
 
 
 def test_weights_gradients_and_optimizer_are_sixteen_bytes_a_weight() -> None:
@@ -75,15 +75,20 @@ def planned(*changes: str) -> TrainingEstimate:
 
 
 def test_without_vllm_the_rollouts_that_play_at_once_keep_a_cache() -> None:
-    alone, fewer = planned("grpo.trl.lora=64"), planned("grpo.trl.lora=64", "grpo.pairs=8")
+    alone, fewer = (
+        planned("grpo.lora=64", "grpo.vllm_mode=", change)
+        for change in ("grpo.pairs=64", "grpo.pairs=8")
+    )
     caches = [dict(each.memory)["KV cache of rollouts"] for each in (alone, fewer)]
     assert caches[0] * 2**30 == LIVE * SHAPE.tokens * 28 * 1024 * 2
     assert caches[1] == pytest.approx(caches[0] * 8 / LIVE)
     assert not alone.problem
-    assert "share one model cannot play rollouts" in planned().problem
-    for change in ("grpo.trl.vllm_memory=0.2", "grpo.trl.longest=132768"):
-        small = planned("grpo.trl.vllm=colocate", change)
-        assert "raise grpo.trl.vllm_memory" in small.problem, "no room for weights and conversation"
+    assert "share one model cannot play rollouts" in planned("grpo.vllm_mode=").problem
+    for change in ("grpo.vllm_gpu_memory_utilization=0.2", "grpo.vllm_max_model_length=132768"):
+        small = planned(change)
+        assert "raise grpo.vllm_gpu_memory_utilization" in small.problem, (
+            "no room for weights and conversation"
+        )
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)

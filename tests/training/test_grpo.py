@@ -69,8 +69,8 @@ def known(number: int) -> LabelledPair:
 
 def config(changes: str = "") -> TrainConfig:
     few = (
-        "grpo.steps=2 grpo.pairs=2 grpo.samples=6 grpo.redraws=1 grpo.shown_every=1 "
-        "grpo.eval_steps=1 grpo.optimizer.learning_rate=0.0001 grpo.optimizer.warm_up=0 "
+        "grpo.max_steps=2 grpo.pairs=2 grpo.num_generations=6 grpo.redraws=1 grpo.shown_every=1 "
+        "grpo.eval_steps=1 grpo.learning_rate=0.0001 grpo.warmup_steps=0 "
         "gates.pairs=2 settings.max_new_tokens=100 settings.max_turns=2 "
         "checkpoint_minutes=0.000001"
     )
@@ -161,7 +161,7 @@ def test_after_sigkill_a_run_ends_in_the_same_weights(
     """It goes on at the end of an update, with two updates from one policy at the end of the second."""
     changes, (expected, _) = "", whole
     if updates > 1:
-        changes, expected = f"grpo.updates={updates} grpo.steps=4", tmp_path / "whole"
+        changes, expected = f"grpo.updates={updates} grpo.max_steps=4", tmp_path / "whole"
         run(unsure, expected, [], changes)
     killed = TRAINING.start(run, unsure, tmp_path / "killed", [], changes)
     kept = tmp_path / f"killed/checkpoints/trainer/checkpoint-{updates}/whole.json"
@@ -181,7 +181,7 @@ def test_after_sigkill_a_run_ends_in_the_same_weights(
 
 
 def test_adapters_are_merged(unsure: Path, tmp_path: Path) -> None:
-    told = config("grpo.trl.lora=2 grpo.steps=1")
+    told = config("grpo.lora=2 grpo.max_steps=1")
     moved = moved_weights(unsure, train_grpo(PairSet(known), unsure, told, tmp_path))
     assert moved
     assert all(re.search(r"model\.layers.*_proj\.weight$", name) for name in moved)
@@ -254,7 +254,7 @@ def test_vllm_plays_the_rollouts_of_the_product(
 
 @pytest.mark.parametrize("where", ["colocate", "server"])
 def test_vllm_is_told_its_room_and_takes_all_rollouts_at_once(where: str, tmp_path: Path) -> None:
-    changes = [f'grpo.trl.vllm="{where}"', "settings.max_new_tokens=300", "grpo.updates=4"]
+    changes = [f'grpo.vllm_mode="{where}"', "settings.max_new_tokens=300", "grpo.updates=4"]
     told = changed_config(preset_config("7b"), changes)
     for context in (128_000, 8192):
         arguments = grpo_arguments(told, context, tmp_path)
@@ -267,11 +267,11 @@ def test_vllm_is_told_its_room_and_takes_all_rollouts_at_once(where: str, tmp_pa
 def test_the_readme_starts_a_vllm_server_with_room_for_a_conversation() -> None:
     from trl.scripts.vllm_serve import make_parser
 
-    assert preset_config("7b").grpo.trl.longest == 32_768
+    assert preset_config("7b").grpo.vllm_max_model_length == 32_768
     readme = (Path(vrthinker_core.__file__).parent / "training" / "README.md").read_text("utf-8")
     (line,) = re.findall(r"^trl vllm-serve (.+)$", readme, re.M)
     told = make_parser().parse_args(shlex.split(line))
-    assert (told.max_model_len, told.port) == (preset_config("7b").grpo.trl.longest, 8000)
+    assert (told.max_model_len, told.port) == (preset_config("7b").grpo.vllm_max_model_length, 8000)
 
 
 def test_without_vllm_or_pairs_one_sentence_says_so(
@@ -281,8 +281,8 @@ def test_without_vllm_or_pairs_one_sentence_says_so(
         train_grpo(PairSet(lambda _: known_and_others(2)), unsure, config(), tmp_path / "run")
     monkeypatch.setitem(sys.modules, "vllm", None)
     with pytest.raises(BadInput, match="run pip install 'trl\\[vllm\\]'"):
-        train_grpo(PairSet(PAIRS.pair), unsure, config("grpo.trl.vllm=server"), tmp_path)
+        train_grpo(PairSet(PAIRS.pair), unsure, config("grpo.vllm_mode=server"), tmp_path)
     monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(__spec__="here"))
-    told = config("grpo.trl.vllm=server settings.protocol=concat")
+    told = config("grpo.vllm_mode=server settings.protocol=concat")
     with pytest.raises(BadInput, match="concat opens with a video"):
         train_grpo(PairSet(PAIRS.pair), unsure, told, tmp_path / "vllm")

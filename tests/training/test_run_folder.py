@@ -72,7 +72,7 @@ def test_a_new_folder_says_what_it_is_and_no_other_run_has_its_curves(tmp_path: 
         (replace(RUN, model="other"), [], "with model 'nano' instead of 'other'"),
         (replace(RUN, data="rows.csv"), [], "with data 'drawn' instead of 'rows.csv'"),
         (replace(RUN, digest="2"), [], "drawn holds other pairs than when the run"),
-        (RUN, ["grpo.samples=7"], "with grpo.samples 8 instead of 7"),
+        (RUN, ["grpo.num_generations=7"], "with grpo.num_generations 8 instead of 7"),
     ],
 )
 def test_others_are_refused(
@@ -89,7 +89,7 @@ def test_a_run_that_has_kept_nothing_makes_way_for_another(tmp_path: Path) -> No
     with open_run_folder(tmp_path, RUN, CONFIG, resume=False):
         (tmp_path / "metrics.jsonl").touch()
         check_refused(tmp_path, "Another process")
-    other, config = replace(RUN, data="rows.csv"), changed_config(CONFIG, ["grpo.steps=7"])
+    other, config = replace(RUN, data="rows.csv"), changed_config(CONFIG, ["grpo.max_steps=7"])
     with open_run_folder(tmp_path, other, config, resume=False) as folder:
         assert folder.state.data == "rows.csv"
         assert read_config(tmp_path) == config
@@ -105,17 +105,19 @@ def test_a_damaged_state_is_refused(text: str, tmp_path: Path) -> None:
 
 
 def test_a_run_that_is_done_has_its_result_and_no_further_steps(tmp_path: Path) -> None:
-    begin(tmp_path, changed_config(CONFIG, ["grpo.steps=200"]), done=True)
+    begin(tmp_path, changed_config(CONFIG, ["grpo.max_steps=200"]), done=True)
     with open_run_folder(tmp_path, RUN, read_config(tmp_path), resume=True) as folder:
         assert folder.state.done
         assert [path.read_bytes() for path in folder.result.iterdir()] == [b"whole"]
-    said = "a run that is done, with grpo.steps=200: begin another one from its result"
+    said = "a run that is done, with grpo.max_steps=200: begin another one from its result"
     check_refused(tmp_path, said)
 
 
 @pytest.mark.parametrize("name", get_args(PresetName))
 def test_what_is_written_is_read_back_exactly(name: PresetName, tmp_path: Path) -> None:
-    config = changed_config(preset_config(name), ["settings.window=all", "grpo.clip=0.3", "seed=7"])
+    config = changed_config(
+        preset_config(name), ["settings.window=all", "grpo.epsilon=0.3", "seed=7"]
+    )
     (tmp_path / CONFIG_FILE).write_text(config_json(config), "utf-8")
     assert read_config(tmp_path) == config
     assert config_difference(read_config(tmp_path), config) == ""
@@ -123,29 +125,31 @@ def test_what_is_written_is_read_back_exactly(name: PresetName, tmp_path: Path) 
 
 def test_the_large_preset_has_the_papers_figures() -> None:
     config = preset_config("7b")
-    cold, own, grpo = config.cold_start.sft, config.rejection.sft, config.grpo
-    assert cold.optimizer.learning_rate == own.optimizer.learning_rate == 1.5e-6
-    assert (cold.optimizer.warm_up, cold.accumulation) == (0.2, 32)
-    assert (grpo.pairs, grpo.samples, grpo.steps, grpo.kl) == (64, 8, 300, 0.01)
-    assert grpo.optimizer.learning_rate == 1e-6
+    cold, own, grpo = config.cold_start, config.rejection, config.grpo
+    released = cold.learning_rate, cold.gradient_accumulation_steps, cold.num_train_epochs
+    assert released == (1e-6, 8, 12), "the released script"
+    assert (own.learning_rate, own.warmup_steps) == (1.5e-6, 0.2)
+    assert (grpo.pairs, grpo.num_generations, grpo.max_steps, grpo.beta) == (64, 8, 300, 0.01)
+    assert (grpo.learning_rate, grpo.updates, grpo.objective) == (1e-6, 4, "rollout")
+    assert grpo.vllm_mode, "without vLLM a step fits no 8 GPUs of 80 GiB"
     small = preset_config("nano").grpo  # A higher rate destroyed a judge
-    assert small.optimizer.learning_rate <= 1e-4
-    assert small.optimizer.warm_up > 0
-    assert (small.steps >= 100, small.pairs * small.samples >= 64) == (True, True)
+    assert small.learning_rate <= 1e-4
+    assert small.warmup_steps > 0
+    assert (small.max_steps >= 100, small.pairs * small.num_generations >= 64) == (True, True)
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ("grpo.stepps=3", "names no setting: write name=value with one of optimizer, pairs"),
-        ("grpo.steps=many", "grpo.steps: input should be a valid integer"),
-        ("grpo.steps=0", "grpo.steps: input should be greater than or equal to 1"),
+        ("grpo.stepps=3", "names no setting: write name=value with one of learning_rate, warmup"),
+        ("grpo.max_steps=many", "grpo.max_steps: input should be a valid integer"),
+        ("grpo.max_steps=0", "grpo.max_steps: input should be greater than or equal to 1"),
         ("settings.temperature=3", "must lie between 0 and 2"),
         ("settings.max_turns=3.5", "must be a whole number"),
         ("settings.max_turns=NaN", "must be a whole number"),
-        ("grpo.optimizer.schedule=steep", "'constant' or 'cosine'"),
+        ("grpo.lr_scheduler_type=steep", "'constant_with_warmup' or 'cosine'"),
         ("grpo.clip=NaN", "grpo.clip"),
-        ("grpo.optimizer.max_grad_norm=1e999", "input should be a finite number"),
+        ("grpo.max_grad_norm=1e999", "input should be a finite number"),
         ("grpo.weights.overall=5", "grpo.weights.overall: input should be less than or equal to 1"),
     ],
 )
@@ -164,7 +168,7 @@ def test_settings_of_a_run_are_read_as_everywhere() -> None:
 
 
 def test_unknown_keys_are_refused_at_every_depth() -> None:
-    for place in ("", "grpo.", "cold_start.sft.optimizer.", "grpo.weights.", "settings."):
+    for place in ("", "grpo.", "cold_start.", "grpo.weights.", "settings."):
         values = json.loads(config_json(preset_config("nano")))
         inner = values
         for name in place.split(".")[:-1]:
@@ -180,9 +184,18 @@ def test_unknown_keys_are_refused_at_every_depth() -> None:
 @pytest.mark.parametrize(
     ("may", "changes"),
     [
-        (True, "grpo.trl.vllm=server grpo.trl.vllm_url=http://10.0.0.2:8000 grpo.micro_batch=2"),
-        (True, "grpo.trl.vllm_memory=0.5 grpo.shown_every=5 grpo.steps=600 gates.format=0.5"),
-        (False, "gates.pairs=5 grpo.trl.longest=8192 grpo.samples=4 cold_start.sft.epochs=6"),
+        (
+            True,
+            "grpo.vllm_mode=server grpo.vllm_server_base_url=http://10.0.0.2:8000 grpo.per_device_train_batch_size=2",
+        ),
+        (
+            True,
+            "grpo.vllm_gpu_memory_utilization=0.5 grpo.shown_every=5 grpo.max_steps=600 gates.format=0.5",
+        ),
+        (
+            False,
+            "gates.pairs=5 grpo.redraws=1 grpo.num_generations=4 cold_start.num_train_epochs=6",
+        ),
     ],
 )
 def test_a_run_may_go_on_elsewhere_and_longer_but_not_learn_otherwise(

@@ -27,7 +27,7 @@ from vrthinker_core.backends.judge_name import NANO
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training import sharding
-from vrthinker_core.training.config import OptimizerConfig, SftConfig, changed_config, preset_config
+from vrthinker_core.training.config import SftConfig, changed_config, preset_config
 from vrthinker_core.training.filters import read_outcomes
 from vrthinker_core.training.pair_set import PairSet
 from vrthinker_core.training.pipeline import TrainingData, train_stage
@@ -36,7 +36,7 @@ from vrthinker_core.training.sft import token_rows, train_sft
 
 FEW = (
     "settings.max_turns=1 rejection.pairs=3 rejection.samples=1 rejection.temperature=0.7 "
-    "rejection.sft.epochs=1 rejection.sft.batch=1"
+    "rejection.num_train_epochs=1 rejection.per_device_train_batch_size=1"
 )
 START = (
     *("train", "rejection", "--model", "nano", "--data", "drawn:3"),
@@ -117,7 +117,14 @@ def train(judge: Path, out: Path, accumulation: int) -> Path:
     pairs = map(DrawnPairs(2_000_000_000).pair, range(4))
     rollouts = [scripted_rollout(pair, look(3), answer(pair.truth)) for pair in pairs]
     rows = [row for rollout in rollouts for row in token_rows(rollout, loaded)]
-    sft = SftConfig(OptimizerConfig(1e-3, 0.0), 1, accumulation, epochs=2, bf16=False)
+    sft = SftConfig(
+        learning_rate=1e-3,
+        warmup_steps=0.0,
+        gradient_accumulation_steps=accumulation,
+        num_train_epochs=2,
+        lr_scheduler_type="constant_with_warmup",
+        bf16=False,
+    )
     config = replace(preset_config("7b"), gradient_checkpointing=False)
     return train_sft(rows, judge, sft, config, out)
 
@@ -164,9 +171,9 @@ def test_fsdp2_trains_the_same_weights(own: bool, tmp_path: Path) -> None:
     [
         ("grpo", "1", [], "FSDP2 alone"),
         ("cold-start", "1", [], "FSDP2 alone"),
-        ("grpo", "2", ["grpo.trl.lora=8"], "launch with data_parallel.yaml"),
-        ("grpo", "2", [], "set grpo.trl.vllm to colocate"),
-        ("grpo", "2", ["grpo.pairs=3"], "choose a multiple of 2"),
+        ("grpo", "2", ["grpo.lora=8"], "launch with data_parallel.yaml"),
+        ("grpo", "2", [], "set grpo.vllm_mode to colocate"),
+        ("grpo", "2", ["grpo.pairs=3", "grpo.vllm_mode=server"], "choose a multiple of 2"),
     ],
 )
 def test_what_a_launch_cannot_do_is_one_sentence(

@@ -23,7 +23,7 @@ from vrthinker_core.backends.checkpoint import open_for_training
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training import sft
-from vrthinker_core.training.config import OptimizerConfig, SftConfig, preset_config
+from vrthinker_core.training.config import SftConfig, preset_config
 from vrthinker_core.training.metrics import StepMetrics
 from vrthinker_core.training.sft import IGNORED, TokenRow, collate, token_rows, train_sft
 from vrthinker_core.training.trainer_checkpoints import train_from
@@ -31,7 +31,14 @@ from vrthinker_core.training.trainer_checkpoints import train_from
 Rows = list[TokenRow]
 Trained = tuple[Path, list[StepMetrics]]  # The judge, and the steps of its training
 PAIRS = DrawnPairs(31)
-SFT = SftConfig(OptimizerConfig(1e-3, 0.2), batch=1, accumulation=1, epochs=4 / 3, bf16=False)
+SFT = SftConfig(
+    learning_rate=1e-3,
+    warmup_steps=0.2,
+    num_train_epochs=4 / 3,
+    lr_scheduler_type="constant_with_warmup",
+    adam_beta2=0.98,
+    bf16=False,
+)
 CONFIG = replace(preset_config("nano"), checkpoint_minutes=0.0)
 SELDOM = preset_config("nano")  # Saves no checkpoint in the time of these trainings
 
@@ -156,7 +163,8 @@ def test_how_rows_are_divided_into_passes_changes_no_step(tiny: Path, tmp_path: 
     before, found = weights(tiny), []
     for batch in (4, 1):
         paces: list[StepMetrics] = []
-        once = SftConfig(OptimizerConfig(1e-4, 0.0), batch, 4 // batch, epochs=1, bf16=False)
+        sizes = {"per_device_train_batch_size": batch, "gradient_accumulation_steps": 4 // batch}
+        once = replace(SFT, learning_rate=1e-4, warmup_steps=0.0, num_train_epochs=1, **sizes)
         made = train_sft(rows, tiny, once, preset_config("7b"), tmp_path / str(batch), paces.append)
         step = [(value - before[name]).flatten() for name, value in weights(made).items()]
         found.append(([pace.loss for pace in paces], torch.cat(step)))

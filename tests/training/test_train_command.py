@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,14 +25,15 @@ from vrthinker_core.commands.train_command import (
 )
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.config import changed_config, preset_config
+from vrthinker_core.training.estimate import chosen_preset, model_shape
 from vrthinker_core.training.pipeline import STAGES, TrainingData
 from vrthinker_core.training.run_folder import TrainedStage, TrainingRun
 from vrthinker_core.ui.runs_tab import TraceFiles
 
 FEW = (
-    "settings.max_turns=1 cold_start.traces=1 cold_start.sft.epochs=1 cold_start.sft.batch=2 "
-    "rejection.pairs=1 rejection.samples=2 rejection.most=1 rejection.sft.epochs=1 rejection.sft.batch=2 "
-    "grpo.pairs=1 grpo.samples=2 grpo.steps=1 gates.pairs=1 gates.samples=2 gates.headroom=0"
+    "settings.max_turns=1 cold_start.traces=1 cold_start.num_train_epochs=1 cold_start.per_device_train_batch_size=2 "
+    "rejection.pairs=1 rejection.samples=2 rejection.most=1 rejection.num_train_epochs=1 rejection.per_device_train_batch_size=2 "
+    "grpo.pairs=1 grpo.num_generations=2 grpo.max_steps=1 gates.pairs=1 gates.samples=2 gates.headroom=0"
 )
 PACKAGE = Path(vrthinker_core.__file__).parent
 LAUNCH_LINES = re.findall(
@@ -47,9 +49,9 @@ def train(*arguments: object) -> tuple[int, list[str]]:
 
 def refused(*arguments: object) -> str:
     code, lines = train(*arguments)
-    assert code == 2
-    assert len(lines) == 1
-    return lines[0]
+    said = [line for line in lines if not line.startswith("Preset ")]
+    assert (code, len(said)) == (2, 1)
+    return said[0]
 
 
 def test_all_stages_from_one_command(tmp_path: Path) -> None:
@@ -88,10 +90,9 @@ def test_all_stages_from_one_command(tmp_path: Path) -> None:
         ("grpo --data drawn:1", "--model is missing"),
         ("base", "'base' is not one of"),
         ("all", "--data is missing"),
-        ("grpo --model nano --data drawn:1 --set grpo.trl.vllm=here", "'colocate' or 'server'"),
+        ("grpo --model nano --data drawn:1 --set grpo.vllm_mode=here", "'colocate' or 'server'"),
         ("grpo --estimate --gpus 0", "--gpus 0"),
         ("grpo --model missing-folder --data drawn:1", "There is no folder missing-folder"),
-        ("grpo --model org/a-7b --data drawn:1", "--preset is missing: name the settings for"),
         ("grpo --model nano --data drawn:1 --minutes 0", "leaves no time"),
     ],
 )
@@ -180,11 +181,36 @@ def test_a_launch_line_of_the_readme_is_understood(line: str) -> None:
 
 
 def test_an_estimate_needs_neither_model_nor_data() -> None:
-    code, lines = train("all", "--preset", "7b", "--estimate", "--gpus", "4", "--set", "grpo.kl=0")
+    code, lines = train(
+        "all", "--preset", "7b", "--estimate", "--gpus", "4", "--set", "grpo.beta=0"
+    )
     assert code == 0
     assert sum("on 4 GPUs" in line for line in lines) == 3
     with_reference = train("grpo", "--preset", "7b", "--estimate")[1]
     for told, referred in ((lines, False), (with_reference, True)):
         assert any(line.split()[0] == "reference" for line in told) is referred
     small = train("grpo", "--model", "nano", "--estimate", "--gpus", "1")[1]
+    assert small[0] == "Preset nano, for a model of 7,671,296 weights."
     assert any("fits" in line for line in small)
+    assert train("cold-start", "--estimate")[1][0].startswith("Preset 7b, for a model of 8,29")
+
+
+def test_what_cannot_run_ends_with_a_sentence_before_anything_is_loaded(tmp_path: Path) -> None:
+    code, lines = train("grpo", "--estimate", "--set", "grpo.vllm_mode=")
+    assert (code, lines[-1].partition(":")[0]) == (2, "The stage grpo cannot run so")
+    few = ("cold-start", "--set", "cold_start.traces=60")
+    code, lines = train(*few, "--estimate")
+    assert code == 2
+    assert "it would make 12 optimizer steps of gates.steps=30" in lines[-1]
+    own = ("--preset", "7b", "--model", "nano", "--data", "drawn:1", "--out", tmp_path / "run")
+    assert "it would make 12 optimizer" in refused(
+        *few, *own, "--set", "cold_start.gradient_accumulation_steps=60"
+    )
+    assert not (tmp_path / "run" / "teacher").exists()
+
+
+def test_a_model_without_a_preset_is_named() -> None:
+    shape = model_shape()
+    assert chosen_preset(shape) == "7b"
+    with pytest.raises(BadInput, match=r"for a model of 0\.51 billion weights"):
+        chosen_preset(replace(shape, language=500_000_000, vision=10_000_000))

@@ -90,8 +90,8 @@ def learn(
     loaded = TransformersBackend(opened, "random").loaded
     updates = options.get("updates", 1)
     changes = (
-        f"grpo.steps={updates} grpo.pairs=2 grpo.samples=2 grpo.kl={KL} grpo.optimizer.warm_up=0 "
-        "grpo.optimizer.learning_rate=1e-30 grpo.optimizer.max_grad_norm=1e9"
+        f"grpo.max_steps={updates} grpo.pairs=2 grpo.num_generations=2 grpo.beta={KL} grpo.warmup_steps=0 "
+        "grpo.learning_rate=1e-30 grpo.max_grad_norm=1e9"
     )
     config = changed_config(preset_config("nano"), changes.split())
     arguments = grpo_arguments(config, 8192, out)

@@ -1,5 +1,6 @@
 """The commands `train` and `teacher`. A stopped run can continue in its folder."""
 
+import os
 import time
 from contextlib import nullcontext
 from dataclasses import replace
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Exit, Option
 
 from vrthinker_core.__about__ import asset
-from vrthinker_core.backends import NANO, default_choice, open_backend
+from vrthinker_core.backends import default_choice, open_backend
 from vrthinker_core.backends.judge_name import parse_judge
 from vrthinker_core.commands.terminal import (
     INTERRUPTED,
@@ -45,6 +46,7 @@ from vrthinker_core.types import ProtocolName, Settings
 from vrthinker_core.words import encodable, printable, rate_parts
 
 if TYPE_CHECKING:
+    from vrthinker_core.training.estimate import ModelShape
     from vrthinker_core.training.pair_set import PairSet
     from vrthinker_core.training.pipeline import TrainingData
     from vrthinker_core.training.teacher import Teacher
@@ -176,7 +178,7 @@ def train(
     ] = None,
     preset: Annotated[
         PresetName | None,
-        Option(help="Settings for a size of model. (default: nano, for nano and its descendants)"),
+        Option(help="Settings for a size of model. (default: by the model's size)"),
     ] = None,
     resume: Annotated[
         bool, Option("--resume", help="Continue the stopped or killed run in --out.")
@@ -186,7 +188,8 @@ def train(
     ] = None,
     seed: Annotated[int | None, Option(help="Equal seeds train equal judges. (default: 0)")] = None,
     changes: Annotated[
-        list[str] | None, Option("--set", help="Change a setting, as in grpo.steps=30. Repeatable.")
+        list[str] | None,
+        Option("--set", help="Change a setting, as in grpo.max_steps=30. Repeatable."),
     ] = None,
     estimate: Annotated[
         bool, Option("--estimate", help="Only print the GPU memory and hours needed.")
@@ -198,62 +201,66 @@ def train(
     Checkpoints are saved every few minutes. --resume continues a stopped or killed run.
     """
     from vrthinker_core.training.data import absolute_data
+    from vrthinker_core.training.estimate import chosen_preset
 
+    if gpus < 1:
+        raise BadInput(f"--gpus {gpus} trains nothing: give a number from 1 up.")
     if minutes is not None and not minutes > 0:
         raise BadInput(f"--minutes {minutes} leaves no time: give a number above 0.")
     if resume and out is not None and (out / STATE).is_file():
         before = read_state(out)
         model, data = model or before.model or None, data or before.data.split("\n")
         teacher = teacher or before.teacher or None
-    kept = resume and out is not None and (out / CONFIG).is_file()
-    goes_on = out if kept and preset is None else None
-    config = read_config(goes_on) if goes_on else preset_config(preset or "nano")
-    config = changed_config(config, [*(changes or []), *([] if seed is None else [f"seed={seed}"])])
-    if estimate:
-        _print_estimate(stage, model, config, gpus)
-        raise Exit(0)
-    if out is None:
+    if out is None and not estimate:
         raise BadInput("--out is missing: name the folder of the run.")
-    model = model or ("nano" if stage == "all" else None)
-    if model is None:
+    model = model or ("nano" if stage == "all" and not estimate else None)
+    if model is None and not estimate:
         raise BadInput(f"--model is missing: {stage} goes on from a checkpoint.")
-    if not data:
+    if not data and not estimate:
         raise BadInput("--data is missing: name the pairs to train with, as drawn:1 or a data set.")
-    names = absolute_data("\n".join(data))
-    if preset is None and not kept and not _is_nano(resolved_model(model)):
-        raise BadInput("--preset is missing: name the settings for the model's size, nano or 7b.")
+    names = "" if estimate else absolute_data("\n".join(data or ()))
+    kept = out if resume and preset is None and out and (out / CONFIG).is_file() else None
+    shape = None if kept or (preset and not estimate) else _shape(model)
+    name = preset or (chosen_preset(shape) if shape else "nano")
+    config = read_config(kept) if kept else preset_config(name)
+    config = changed_config(config, [*(changes or []), *([] if seed is None else [f"seed={seed}"])])
+    if shape and not preset and os.environ.get("RANK", "0") == "0":
+        print(f"Preset {name}, for a model of {shape.weights:,} weights.", flush=True)
+    if estimate:
+        _print_estimate(stage, shape or _shape(model), config, gpus)
+        raise Exit(0)
+    assert model is not None
+    assert out is not None
     taught = chosen_teacher(stage, names, teacher) or ""
     run = TrainingRun(stage, named_model(model), names, taught)
     raise Exit(_train(run, config, out, minutes, resume))
 
 
-def _is_nano(model: str) -> bool:
-    """Return whether a checkpoint is the built-in judge, or was trained from it."""
-    from vrthinker_core.backends.checkpoint_files import read_config as model_config
-
-    if not Path(model).is_dir():
-        return "/" not in model  # no folder: said elsewhere
-    found, nano = (each.get("text_config", each) for each in map(model_config, (Path(model), NANO)))
-    sizes = ("hidden_size", "intermediate_size", "num_hidden_layers", "vocab_size")
-    return all(found.get(size) == nano.get(size) for size in sizes)
-
-
-def _print_estimate(stage: StageName, model: str | None, config: TrainConfig, gpus: int) -> None:
-    """Print the estimate, by default for Qwen2.5-VL-7B; raises `BadInput`, `CheckpointError`."""
+def _shape(model: str | None) -> "ModelShape":
+    """Return the shape of a checked checkpoint, by default of Qwen2.5-VL-7B."""
     from vrthinker_core.backends.checkpoint_files import check_files, locate
-    from vrthinker_core.training.estimate import config_plan, estimate, model_shape
+    from vrthinker_core.training.estimate import model_shape
+
+    if model is None:
+        return model_shape()
+    folder = locate(resolved_model(model))
+    check_files(folder)
+    return model_shape(folder)
+
+
+def _print_estimate(stage: StageName, shape: "ModelShape", config: TrainConfig, gpus: int) -> None:
+    """Print the estimate; raises `BadInput` if a stage cannot run so."""
+    from vrthinker_core.training.estimate import config_plan, estimate
     from vrthinker_core.training.pipeline import STAGES
 
-    if gpus < 1:
-        raise BadInput(f"--gpus {gpus} trains nothing: give a number from 1 up.")
-    folder = locate(resolved_model(model)) if model is not None else None
-    if folder is not None:
-        check_files(folder)
-    shape = model_shape(folder)
-    for name in STAGES:
-        if stage in (name, "all"):
-            for line in estimate(shape, config_plan(name, config, gpus)).lines():
-                print(line)
+    chosen = [name for name in STAGES if stage in (name, "all")]
+    found = [estimate(shape, config_plan(name, config, gpus)) for name in chosen]
+    for each in found:
+        for line in each.lines():
+            print(line)
+    for each in found:
+        if each.problem:
+            raise BadInput(f"The stage {each.plan.stage} cannot run so: {each.problem}.")
 
 
 def _train(

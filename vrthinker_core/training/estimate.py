@@ -5,18 +5,25 @@ ZeRO-3 spread weights, gradients and optimizer evenly. With adapters each GPU ho
 """
 
 import json
+import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
 import torch
 from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 
-from vrthinker_core.training.config import GrpoConfig, TrainConfig
+from vrthinker_core.backends.checkpoint_files import check_files, locate
+from vrthinker_core.backends.devices import available_memory
+from vrthinker_core.errors import BadInput
+from vrthinker_core.system import free_memory
+from vrthinker_core.training.config import GrpoConfig, PresetName, SftConfig, TrainConfig
 from vrthinker_core.training.rollouts import LIVE
 from vrthinker_core.training.run_folder import TrainedStage
-from vrthinker_core.training.sft import optimizer_steps, rows_a_step
+from vrthinker_core.training.sft import optimizer_steps, rows_a_step, too_few_steps
+from vrthinker_core.training.sharding import is_sharded
 
 GIB = 2**30
 FLOAT, HALF = 4, 2  # Bytes
@@ -96,30 +103,40 @@ class TrainingPlan:
     @property
     def lora(self) -> int:
         """The rank of adapters in the language model; 0 trains all weights."""
-        return self.grpo.trl.lora if self.grpo else 0
+        return self.grpo.lora if self.grpo else 0
 
     @property
     def rows(self) -> int:
         """Rows that are trained in all steps."""
-        return self.rollouts * (self.grpo.steps if self.grpo else 1)
+        return self.rollouts * (self.grpo.max_steps if self.grpo else 1)
 
 
 def config_plan(stage: TrainedStage, config: TrainConfig, gpus: int) -> TrainingPlan:
     """Return what a configuration asks for if `gpus` GPUs share the model."""
     if stage == "grpo":
-        grpo, rows = config.grpo, config.grpo.pairs * config.grpo.samples
-        shards = 1 if grpo.trl.lora else gpus
+        grpo, rows = config.grpo, config.grpo.pairs * config.grpo.num_generations
+        shards = 1 if grpo.lora else gpus
         return TrainingPlan(
-            stage, config, gpus, rows, grpo.micro_batch, grpo.steps, rows, shards=shards
+            stage,
+            config,
+            gpus,
+            rows,
+            grpo.per_device_train_batch_size,
+            grpo.max_steps,
+            rows,
+            shards=shards,
         )
-    sft, rows, played = config.cold_start.sft, config.cold_start.traces, 0
+    sft: SftConfig = config.cold_start
+    rows, played = config.cold_start.traces, 0
     if stage == "rejection":
         options = config.rejection
-        sft, played = options.sft, options.pairs * options.samples
+        sft, played = options, options.pairs * options.samples
         rows = min(played, options.pairs * options.per_pair, options.most or played)
-    steps, trained = optimizer_steps(rows, sft, gpus), round(rows * sft.epochs)
+    steps, trained = optimizer_steps(rows, sft, gpus), round(rows * sft.num_train_epochs)
     each = rows_a_step(sft, gpus)
-    return TrainingPlan(stage, config, gpus, trained, sft.batch, steps, each, played, gpus)
+    return TrainingPlan(
+        stage, config, gpus, trained, sft.per_device_train_batch_size, steps, each, played, gpus
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,15 +156,23 @@ class TrainingEstimate:
 
     @property
     def problem(self) -> str:
-        """What does not fit, and what to do; "" if all fits, with a tenth left for libraries."""
-        grpo, room = self.plan.grpo, self.plan.gib
-        if grpo and self.plan.shards > 1 and not grpo.trl.vllm:
+        """Why it cannot be done, and what to do; "" if it can, with a tenth of memory to spare."""
+        grpo, room, least = self.plan.grpo, self.plan.gib, self.plan.config.gates.steps
+        if not grpo and (few := too_few_steps(self.plan.optimizer_steps, least)):
+            return few
+        if grpo and grpo.pairs % self.plan.gpus:
             return (
-                "processes that share one model cannot play rollouts: set grpo.trl.vllm, or train "
-                "adapters (grpo.trl.lora=64)"
+                f"grpo.pairs={grpo.pairs} leaves {self.plan.gpus} processes no whole groups: choose "
+                f"a multiple of {self.plan.gpus}"
             )
-        if grpo and self.vllm_gib > grpo.trl.vllm_memory * room:
-            return f"vLLM needs {self.vllm_gib:.1f} GiB: raise grpo.trl.vllm_memory"
+        if grpo and self.plan.shards > 1 and not grpo.vllm_mode:
+            return (
+                "processes that share one model cannot play rollouts: set grpo.vllm_mode to "
+                "colocate or server, or launch with data_parallel.yaml and train adapters "
+                "(grpo.lora=64)"
+            )
+        if grpo and self.vllm_gib > grpo.vllm_gpu_memory_utilization * room:
+            return f"vLLM needs {self.vllm_gib:.1f} GiB: raise grpo.vllm_gpu_memory_utilization"
         if self.gib > 0.9 * room:
             return (
                 f"it needs {self.gib:.1f} GiB of {room:.1f}: take more GPUs or memory, a smaller "
@@ -160,7 +185,7 @@ class TrainingEstimate:
         plan = self.plan
         yield f"{plan.stage} on {plan.gpus} GPUs of {plan.gib:g} GiB"
         yield from (f"  {what:<32}{size:8.1f} GiB" for what, size in self.memory)
-        yield f"  {'on each GPU':<32}{self.gib:8.1f} GiB, {'does not fit' if self.problem else 'fits'}"
+        yield f"  {'on each GPU':<32}{self.gib:8.1f} GiB{'' if self.problem else ', fits'}"
         steps, rows = plan.optimizer_steps, plan.step_rows
         yield f"  {'optimizer steps':<32}{steps:6,d}   of {rows:,} rows each"
         yield from (f"  {what:<32}{time:8.1f} hours" for what, time in self.hours)
@@ -173,7 +198,7 @@ class TrainingEstimate:
         )
         yield f"arithmetic in bfloat16 at {speed}, layers computed again in the backward pass;"
         yield f"{WRITTEN:g} tokens written a second on each GPU, all its rollouts together."
-        if plan.grpo and plan.grpo.trl.vllm == "server":
+        if plan.grpo and plan.grpo.vllm_mode == "server":
             yield "Not counted: the GPUs of the vLLM server."
 
 
@@ -205,12 +230,39 @@ def model_shape(checkpoint: Path | None = None) -> ModelShape:
     )
 
 
+def chosen_preset(shape: ModelShape) -> PresetName:
+    """Return the preset for a model's size. Raises BadInput if none is for it."""
+    sizes: dict[PresetName, tuple[float, float]] = {"nano": (0, 2e7), "7b": (2e9, 1.2e10)}
+    for name, (least, most) in sizes.items():
+        if least <= shape.weights <= most:
+            return name
+    raise BadInput(
+        f"No preset is for a model of {shape.weights / 1e9:.2g} billion weights: name one with "
+        "--preset, and its rates with --set."
+    )
+
+
+def require_fit(stage: TrainedStage, source: str, config: TrainConfig, processes: int) -> None:
+    """Raise BadInput if these processes have too little memory, or a stage too few steps."""
+    folder = locate(source)
+    check_files(folder)
+    if torch.cuda.is_available():
+        free = available_memory(f"cuda:{os.environ.get('LOCAL_RANK', '0')}")
+    else:
+        free = free_memory() // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    plan = config_plan(stage, config, processes)
+    shards = processes if is_sharded() else 1
+    plan = replace(plan, shards=shards, gib=inf if free is None else free / GIB)
+    if problem := estimate(model_shape(folder), plan).problem:
+        raise BadInput(f"The stage {stage} cannot run here: {problem}.")
+
+
 def estimate(shape: ModelShape, plan: TrainingPlan) -> TrainingEstimate:
     """Memory on each GPU, and hours."""
     vllm = 0.0
-    if plan.grpo and plan.grpo.trl.vllm == "colocate":
+    if plan.grpo and plan.grpo.vllm_mode == "colocate":
         working = 2.0  # GiB that vLLM takes of its share for one pass
-        numbers = shape.weights + plan.grpo.trl.longest * shape.layers * shape.kv
+        numbers = shape.weights + plan.grpo.vllm_max_model_length * shape.layers * shape.kv
         vllm = numbers * HALF / GIB + working
     return TrainingEstimate(
         plan, tuple(_memory(shape, plan)), tuple(_hours(shape, plan)), shape.tokens, vllm
@@ -227,22 +279,22 @@ def _memory(shape: ModelShape, plan: TrainingPlan) -> Iterator[tuple[str, float]
         learning = plan.lora * sides * shape.layers
     yield (
         "weights",
-        shape.weights * (HALF if grpo and grpo.trl.lora and grpo.bf16 else FLOAT) / parts / GIB,
+        shape.weights * (HALF if grpo and grpo.lora and grpo.bf16 else FLOAT) / parts / GIB,
     )
     yield "gradients", learning * FLOAT / parts / GIB
     yield "optimizer", 2 * learning * FLOAT / parts / GIB
-    if grpo and grpo.kl > 0 and not grpo.trl.lora:
+    if grpo and grpo.beta > 0 and not grpo.lora:
         yield "reference", shape.weights * FLOAT / parts / GIB
     inputs = shape.layers * shape.hidden * HALF  # What each layer was given, of one token
     one_layer = (12 * shape.hidden + 4 * shape.inner) * HALF  # That is computed again
     yield "activations", plan.batch * shape.tokens * (inputs + one_layer) / GIB
     yield "one layer in bfloat16, twice", 2 * HALF * shape.language / shape.layers / GIB
-    if grpo and not grpo.trl.vllm:
+    if grpo and not grpo.vllm_mode:
         live = min(LIVE, max(1, plan.rollouts // plan.gpus))
         yield "KV cache of rollouts", live * shape.tokens * shape.layers * shape.kv * HALF / GIB
         yield "prefill", shape.tokens * (2 * shape.hidden + 3 * shape.inner) * HALF / GIB
-    if grpo and grpo.trl.vllm == "colocate":
-        yield "share of vLLM", grpo.trl.vllm_memory * plan.gib
+    if grpo and grpo.vllm_mode == "colocate":
+        yield "share of vLLM", grpo.vllm_gpu_memory_utilization * plan.gib
 
 
 def _hours(shape: ModelShape, plan: TrainingPlan) -> Iterator[tuple[str, float]]:
@@ -250,7 +302,7 @@ def _hours(shape: ModelShape, plan: TrainingPlan) -> Iterator[tuple[str, float]]
     passes = 6 if plan.lora else 8  # FLOPs a weight and token: forward, again, backward
     look = (2 if plan.config.frozen_vision else 8) * shape.vision * patches
     forward = 2 * shape.language * tokens + 2 * shape.vision * patches
-    reference = forward if plan.grpo and plan.grpo.kl > 0 else 0
+    reference = forward if plan.grpo and plan.grpo.beta > 0 else 0
     speed = plan.gpus * FLOPS * SHARE * 3600
     yield "training", plan.rows * (passes * shape.language * tokens + look + reference) / speed
     if played := plan.rows if plan.grpo else plan.played:

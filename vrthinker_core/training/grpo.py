@@ -31,7 +31,6 @@ from vrthinker_core.training.run_folder import Processes, StageRun, world_size
 from vrthinker_core.training.sft import save_trained, tokenizer_of, trainer_arguments
 from vrthinker_core.training.sharding import (
     heads_in_root,
-    is_sharded,
     launched_in_bf16,
     open_whole,
     stored_dtype,
@@ -88,9 +87,11 @@ class _Player:
         grpo, found = self.config.grpo, [list[Rollout]() for _ in numbers]
         settings = replace(self.config.settings, temperature=grpo.temperature)
         pairs = map(self.pairs.pair, numbers)
-        for position, played in in_order(play_each(pairs, self.judge, settings, grpo.samples)):
+        for position, played in in_order(
+            play_each(pairs, self.judge, settings, grpo.num_generations)
+        ):
             if isinstance(played, Rollout):
-                found[position // grpo.samples].append(played)
+                found[position // grpo.num_generations].append(played)
             else:
                 self.say(f"A pair cannot be played and teaches nothing. {played}")
         groups = []
@@ -166,13 +167,13 @@ def run_grpo(run: StageRun, pairs: PairSet, held_out: PairSet | None = None) -> 
     grpo, folder, say = run.config.grpo, run.folder, run.time_budget.say
     window = run.config.settings.window
     say(
-        f"GRPO: {grpo.pairs} pairs of {grpo.samples} rollouts an optimizer step, {grpo.updates} "
+        f"GRPO: {grpo.pairs} pairs of {grpo.num_generations} rollouts an optimizer step, {grpo.updates} "
         f"from each policy; window {'of the protocol' if window is None else window}."
     )
     with run.record() as record:
 
         def report(step: StepMetrics, groups: Sequence[Group]) -> bool:
-            over = record(step, grpo.steps)
+            over = record(step, grpo.max_steps)
             if step.step % grpo.shown_every == 0:
                 keep_rollouts(folder.path, "grpo", step.step, groups[0].rollouts[:SHOWN])
             return over
@@ -204,13 +205,13 @@ def train_grpo(
     Raises BadInput and CheckpointError.
     """
     grpo = replace(config.grpo, bf16=config.grpo.bf16 or launched_in_bf16())
-    config, lora = replace(config, grpo=grpo), grpo.trl.lora
-    if grpo.trl.vllm and find_spec("vllm") is None:
+    config, lora = replace(config, grpo=grpo), grpo.lora
+    if grpo.vllm_mode and find_spec("vllm") is None:
         raise BadInput(
-            "Rollouts by vLLM take vLLM: run pip install 'trl[vllm]', or leave grpo.trl.vllm empty."
+            "Rollouts by vLLM take vLLM: run pip install 'trl[vllm]', or leave grpo.vllm_mode empty."
         )
     # FSDP2 sends no reference model to other processes
-    loading = weights_in_every_process() if grpo.kl and not lora else nullcontext()
+    loading = weights_in_every_process() if grpo.beta and not lora else nullcontext()
     # Beside adapters no weight learns, so none needs float32 for small steps to add up
     dtype = stored_dtype(checkpoint) if lora and grpo.bf16 else torch.float32
     with loading, heads_in_root():
@@ -240,48 +241,27 @@ def train_grpo(
 
 
 def grpo_arguments(config: TrainConfig, context: int, folder: Path) -> Any:
-    """Return the configuration as TRL's. `context`: tokens that the model reads.
-
-    Raises BadInput if the processes cannot share or play the rollouts of a step.
-    """
+    """Return the configuration as TRL's. `context`: tokens that the model reads."""
     from trl import GRPOConfig
 
-    grpo, trl, processes = config.grpo, config.grpo.trl, world_size()
-    if grpo.pairs % processes:
-        raise BadInput(
-            f"grpo.pairs={grpo.pairs} leaves {processes} processes no whole groups: choose a "
-            f"multiple of {processes}."
-        )
-    if is_sharded() and processes > 1 and not trl.vllm:
-        raise BadInput(
-            "Rollouts end at different turns, so processes that share one model cannot play them: "
-            "set grpo.trl.vllm to colocate or server, or launch with data_parallel.yaml and train "
-            "adapters (grpo.trl.lora=64)."
-        )
-    told: dict[str, Any] = {}
-    if trl.vllm:
-        told = {"use_vllm": True, "vllm_mode": trl.vllm, "vllm_server_base_url": trl.vllm_url}
-        told["vllm_gpu_memory_utilization"] = trl.vllm_memory
-        # Else vLLM keeps room for the model's whole context
-        told["vllm_max_model_length"] = min(context, trl.longest)
-        # It compares old with sampled log-probabilities, which a `Completion` does not keep
-        told["vllm_importance_sampling_correction"] = False
-    return GRPOConfig(
-        **trainer_arguments(grpo.optimizer, config, folder),
-        max_steps=grpo.steps,
+    grpo, processes = config.grpo, world_size()
+    return trainer_arguments(
+        GRPOConfig,
+        grpo,
+        config,
+        folder,
         # vLLM takes so many prompts at once; the trainer makes its own micro-batches
-        per_device_train_batch_size=grpo.pairs * grpo.updates * grpo.samples // processes,
-        gradient_accumulation_steps=1,
-        num_generations=grpo.samples,
+        per_device_train_batch_size=grpo.pairs * grpo.updates * grpo.num_generations // processes,
         max_completion_length=config.settings.max_new_tokens,
-        temperature=grpo.temperature,
-        beta=grpo.kl,
-        epsilon=grpo.clip,
         use_bias_correction_kl=False,  # As the paper has it
         loss_type="dapo",  # Of weighted tokens: see `WindowTrainer`
         shuffle_dataset=False,
-        bf16=grpo.bf16,
-        **told,
+        use_vllm=bool(grpo.vllm_mode),
+        vllm_mode=grpo.vllm_mode or "colocate",
+        # Else vLLM keeps room for the model's whole context
+        vllm_max_model_length=min(context, grpo.vllm_max_model_length),
+        # It compares old with sampled log-probabilities, which a `Completion` does not keep
+        vllm_importance_sampling_correction=False,
     )
 
 
@@ -297,15 +277,15 @@ def _trainer(
     from datasets import Dataset
     from peft import LoraConfig
 
-    grpo, rank, name = config.grpo, config.grpo.trl.lora, opened.folder.name
+    grpo, rank, name = config.grpo, config.grpo.lora, opened.folder.name
     context = opened.model.config.get_text_config().max_position_embeddings
     arguments = grpo_arguments(config, context, folder)
     judge = TransformersBackend(opened, name)
     protocol = chosen_protocol(config.settings, judge.protocols)
-    if grpo.trl.vllm and protocol == "concat" and judge.marker.video_items:
+    if grpo.vllm_mode and protocol == "concat" and judge.marker.video_items:
         raise BadInput(
             "TRL hands vLLM pictures alone, and concat opens with a video: train paired, or leave "
-            "grpo.trl.vllm empty."
+            "grpo.vllm_mode empty."
         )
     # Tokens are drawn from the very policy that learns
     judge.loaded = replace(judge.loaded, repetition_penalty=1.0)
@@ -320,14 +300,16 @@ def _trainer(
         model=opened.model,
         args=arguments,
         processing_class=tokenizer,
-        train_dataset=Dataset.from_dict({"prompt": [""] * grpo.steps * grpo.pairs * grpo.updates}),
+        train_dataset=Dataset.from_dict(
+            {"prompt": [""] * grpo.max_steps * grpo.pairs * grpo.updates}
+        ),
         peft_config=adapters if rank else None,
         draw=player.draw,
         loaded=judge.loaded,
-        micro_batch=grpo.micro_batch,
+        micro_batch=grpo.per_device_train_batch_size,
         updates=grpo.updates,
         objective=grpo.objective,
     )
-    if grpo.trl.vllm:
+    if grpo.vllm_mode:
         player.judge = VllmBackend(opened, name, trainer.vllm_generation)
     return trainer, player

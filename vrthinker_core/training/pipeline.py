@@ -1,7 +1,6 @@
 """`train all`: every stage in a folder of its own, gates between them, finished stages kept."""
 
 import json
-import math
 import shutil
 from collections import defaultdict
 from contextlib import suppress
@@ -11,16 +10,13 @@ from pathlib import Path
 from statistics import fmean
 from typing import get_args
 
-import torch
-
 from vrthinker_core.backends.base import Backend
-from vrthinker_core.backends.checkpoint_files import check_files, locate
-from vrthinker_core.backends.devices import available_memory
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BadInput
 from vrthinker_core.results.trace_files import MADE
 from vrthinker_core.storage import write_atomically
 from vrthinker_core.training.config import GateConfig, TrainConfig
+from vrthinker_core.training.estimate import require_fit
 from vrthinker_core.training.grpo import run_grpo
 from vrthinker_core.training.metrics import read_metrics
 from vrthinker_core.training.pair_set import PairSet
@@ -112,29 +108,9 @@ def pass_gate(figures: HeldOutFigures, gates: GateConfig, source: str) -> None:
         return
     raise BadInput(
         f"After the cold start {fault}: train again in a new folder (--model {encodable(source)} "
-        "--out …) with more cold_start.traces or cold_start.sft.epochs, or go on with --resume and "
+        "--out …) with more cold_start.traces or cold_start.num_train_epochs, or go on with --resume and "
         f"a lower gate (--set gates.{gate}=…)."
     )
-
-
-def require_training_memory(source: str, *, reference: bool, frozen_vision: bool) -> None:
-    """Raise BadInput if there is too little memory to train this checkpoint in float32.
-
-    `source`: a folder or hub id; `reference`: a second model is held, which the KL term compares
-    with; `frozen_vision`: its tower does not learn. Raises CheckpointError for what is no
-    checkpoint of this architecture.
-    """
-    sizes = {name: math.prod(shape) for name, shape in check_files(locate(source)).items()}
-    learns = [size for name, size in sizes.items() if not (frozen_vision and "visual." in name)]
-    # Beside the weights that learn: gradients and both moments of AdamW
-    floats = sum(sizes.values()) * (1 + reference) + sum(learns) * 3
-    needed = floats * 4 + 2**30  # 1 GiB for activations, rollouts and torch itself
-    free = available_memory("cuda" if torch.cuda.is_available() else "cpu")
-    if free is not None and needed > free:
-        raise BadInput(
-            f"Training this model takes about {needed / 2**30:.1f} GiB of memory, and "
-            f"{free / 2**30:.1f} GiB are free: take a larger machine, or a smaller model."
-        )
 
 
 STAGES: tuple[TrainedStage, ...] = get_args(TrainedStage)
@@ -169,12 +145,9 @@ def train_stage(
         part = data.pairs.part(stage, config.parts)
         held_out = data.pairs.part("held-out", config.parts)
     alone, is_grpo = folder.processes.count == 1, stage == "grpo"
-    adapters = is_grpo and config.grpo.trl.lora > 0
+    adapters = is_grpo and config.grpo.lora > 0
     check_launch(adapters=adapters)
-    if alone and not adapters:
-        require_training_memory(
-            source, reference=is_grpo and config.grpo.kl > 0, frozen_vision=config.frozen_vision
-        )
+    require_fit(stage, source, config, folder.processes.count)
     run = StageRun(source, config, folder, time_budget)
     if stage == "cold-start":
         made = _learn_others_runs(run, data)

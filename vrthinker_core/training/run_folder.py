@@ -100,8 +100,8 @@ def launched_processes() -> Processes:
 
 
 MAY_CHANGE = (
-    *("grpo.steps", "checkpoint_minutes", "gates.", "trackio"),
-    *("grpo.shown_every", "grpo.micro_batch", "grpo.trl.vllm"),
+    *("grpo.max_steps", "checkpoint_minutes", "gates.", "trackio"),
+    *("grpo.shown_every", "grpo.per_device_train_batch_size", "grpo.vllm_"),
 )
 """Beginnings of the names of settings that may change when a run resumes."""
 
@@ -266,10 +266,10 @@ def _check_same(out: Path, before: TrainingRun, run: TrainingRun, config: TrainC
     if before.digest != run.digest and None not in (before.digest, run.digest):
         changed = f"{encodable(run.data)} holds other pairs than when the run in {out} began"
         raise BadInput(f"{changed}: give them as they were, or name a new folder with --out.")
-    steps = config_before.grpo.steps
-    if before.done and run.stage in ("grpo", "all") and config.grpo.steps != steps:
+    steps = config_before.grpo.max_steps
+    if before.done and run.stage in ("grpo", "all") and config.grpo.max_steps != steps:
         raise BadInput(
-            f"{out} holds a run that is done, with grpo.steps={steps}: begin another one from its "
+            f"{out} holds a run that is done, with grpo.max_steps={steps}: begin another one from its "
             f"result, with --model {out / RESULT} and a new folder with --out."
         )
 

@@ -9,7 +9,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache, partial
 from itertools import islice
 from math import ceil
@@ -27,7 +27,7 @@ from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.backends.vision_encoder import VisionEncoder
 from vrthinker_core.errors import BadInput
 from vrthinker_core.system import cpu_count
-from vrthinker_core.training.config import OptimizerConfig, SftConfig, TrainConfig
+from vrthinker_core.training.config import SftConfig, StageConfig, TrainConfig
 from vrthinker_core.training.metrics import StepMetrics
 from vrthinker_core.training.rollouts import Rollout
 from vrthinker_core.training.run_folder import world_size
@@ -223,24 +223,23 @@ def kept_features(
 
 def rows_a_step(sft: SftConfig, processes: int) -> int:
     """Return the rows of one optimizer step, in all processes together."""
-    return sft.batch * sft.accumulation * processes
+    return sft.per_device_train_batch_size * sft.gradient_accumulation_steps * processes
 
 
 def optimizer_steps(rows: int, sft: SftConfig, processes: int) -> int:
     """Return the optimizer steps of a transformers trainer over so many rows."""
-    passes = ceil(rows / (sft.batch * processes))
-    return ceil(sft.epochs * ceil(passes / sft.accumulation))
+    passes = ceil(rows / (sft.per_device_train_batch_size * processes))
+    return ceil(sft.num_train_epochs * ceil(passes / sft.gradient_accumulation_steps))
 
 
-FEW_STEPS = 30
-
-
-def too_few_steps(steps: int) -> str:
-    """Return a warning for fewer than 30 optimizer steps, else ""."""
-    if steps >= FEW_STEPS:
+def too_few_steps(steps: int, least: int) -> str:
+    """Return what to do about fewer than `least` optimizer steps, else ""."""
+    if steps >= least:
         return ""
-    few = f"Only {count(steps, 'optimizer step')}: set more epochs or a smaller accumulation"
-    return f"{few} for {FEW_STEPS} or more."
+    return (
+        f"it would make {count(steps, 'optimizer step')} of gates.steps={least}: give more data or "
+        "epochs, or a smaller gradient_accumulation_steps"
+    )
 
 
 @quiet_libraries()
@@ -348,18 +347,12 @@ def multiplies_bfloat16() -> bool:
 
 
 def trainer_arguments(
-    optimizer: OptimizerConfig, config: TrainConfig, folder: Path
-) -> dict[str, Any]:
-    """Return the arguments that all of TRL's trainers share."""
-    cpu, constant = not torch.cuda.is_available(), optimizer.schedule == "constant"
-    return {
-        "output_dir": str(folder),
-        "learning_rate": optimizer.learning_rate,
-        "lr_scheduler_type": "constant_with_warmup" if constant else optimizer.schedule,
-        "adam_beta2": optimizer.beta2,
-        "max_grad_norm": optimizer.max_grad_norm,
-        "warmup_steps": optimizer.warm_up,
-        "weight_decay": optimizer.weight_decay,
+    kind: Any, stage: StageConfig, config: TrainConfig, folder: Path, **more: Any
+) -> Any:
+    """Return TRL's configuration `kind`: the stage's fields of its names, then `more`."""
+    cpu = not torch.cuda.is_available()
+    own = {each.name for each in fields(stage)} & {each.name for each in fields(kind)}
+    arguments = {name: getattr(stage, name) for name in own} | {
         "gradient_checkpointing": config.gradient_checkpointing,
         "seed": config.seed,
         "logging_steps": 1,
@@ -370,6 +363,7 @@ def trainer_arguments(
         "remove_unused_columns": False,
         "disable_tqdm": True,
     }
+    return kind(str(folder), **arguments | more)
 
 
 def sft_arguments(sft: SftConfig, config: TrainConfig, folder: Path) -> Any:
@@ -377,11 +371,11 @@ def sft_arguments(sft: SftConfig, config: TrainConfig, folder: Path) -> Any:
     from trl import SFTConfig
 
     fast = torch.cuda.is_available() or multiplies_bfloat16()
-    return SFTConfig(
-        **trainer_arguments(sft.optimizer, config, folder),
-        num_train_epochs=sft.epochs,
-        per_device_train_batch_size=sft.batch,
-        gradient_accumulation_steps=sft.accumulation,
+    return trainer_arguments(
+        SFTConfig,
+        sft,
+        config,
+        folder,
         bf16=launched_in_bf16() or (sft.bf16 and fast),
         max_length=None,
         dataset_kwargs={"skip_prepare_dataset": True},

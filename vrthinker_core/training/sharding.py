@@ -82,7 +82,7 @@ def check_launch(*, adapters: bool = False) -> None:
     if adapters and is_sharded():
         raise BadInput(
             "Adapters stand beside a whole model: launch with data_parallel.yaml, or train all "
-            "weights (grpo.trl.lora=0)."
+            "weights (grpo.lora=0)."
         )
 
 

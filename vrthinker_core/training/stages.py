@@ -274,14 +274,16 @@ def _fine_tune(run: StageRun, rollouts: Iterable[StoredRollout], most: int) -> P
     A source that names no protocol makes a judge of the rollouts' protocols. Raises BadInput.
     """
     config, folder, processes = run.config, run.folder, run.folder.processes.count
-    sft = (config.cold_start if folder.state.stage == "cold-start" else config.rejection).sft
+    sft = config.cold_start if folder.state.stage == "cold-start" else config.rejection
     rows, protocols = _rows(run, rollouts, most)
     if run.over:
         return None
     steps, each = optimizer_steps(len(rows), sft, processes), rows_a_step(sft, processes)
-    rows_line = f"Rows to learn from: {len(rows):,}, in {steps:,} optimizer steps of {each:,}."
-    for line in filter(None, (rows_line, too_few_steps(steps))):
-        run.time_budget.say(line)
+    if few := too_few_steps(steps, config.gates.steps):
+        raise BadInput(f"This stage has too little to learn: {few}.")
+    run.time_budget.say(
+        f"Rows to learn from: {len(rows):,}, in {steps:,} optimizer steps of {each:,}."
+    )
     with run.record() as record:
         checkpoint, out = locate(run.source), folder.checkpoints
         made = train_sft(

@@ -26,13 +26,11 @@ from vrthinker_core.storage import write_atomically
 from vrthinker_core.training.metrics import StepMetrics
 
 MARK = "whole.json"
-NO_SERVER = (
-    "The vLLM server cannot be reached: start it at grpo.trl.vllm_url, and go on with --resume."
-)
+NO_SERVER = "The vLLM server cannot be reached: start it at grpo.vllm_server_base_url, and go on with --resume."
 NO_MEMORY = (
     "There is too little memory for a step. The last whole checkpoint is there: go on with "
     "--resume where there is more, or begin anew with a smaller batch or "
-    "gradient_checkpointing=true; GRPO also with grpo.trl.lora or grpo.trl.vllm."
+    "gradient_checkpointing=true; GRPO also with grpo.lora or grpo.vllm_mode."
 )
 
 
