@@ -96,9 +96,9 @@ def outcome(pair: int, sample: int, kept: bool = True, replies: str = "", **trut
 
 def test_plain_rejection_prefers_what_needs_no_look_and_the_choice_does_not() -> None:
     outcomes = list(blind_judge(300))
-    plain = choose_runs(outcomes, each=8, tolerance=1, easy=100)
+    plain = choose_runs(outcomes, each=8, tolerance=1)
     assert shares_of(plain)["MQ"][0] > 0.55, "this is what would be learnt without a choice"
-    chosen = choose_runs(outcomes, each=2, tolerance=0.03, least=0.2, easy=100)
+    chosen = choose_runs(outcomes, each=2, tolerance=0.03, least=0.2)
     wanted = shares_of(outcomes[::8])  # One run of each pair
     found = shares_of(chosen)
     places = [(name, label) for name, labels in wanted.items() for label in labels]

@@ -71,7 +71,7 @@ def config(changes: str = "") -> TrainConfig:
     few = (
         "grpo.max_steps=2 grpo.pairs=2 grpo.num_generations=6 grpo.redraws=1 grpo.shown_every=1 "
         "grpo.eval_steps=1 grpo.learning_rate=0.0001 grpo.warmup_steps=0 "
-        "gates.pairs=2 settings.max_new_tokens=100 settings.max_turns=2 "
+        "held_out_pairs=2 settings.max_new_tokens=100 settings.max_turns=2 "
         "checkpoint_minutes=0.000001"
     )
     return changed_config(preset_config("nano"), f"{few} {changes}".split())
@@ -164,7 +164,7 @@ def test_after_sigkill_a_run_ends_in_the_same_weights(
         changes, expected = f"grpo.updates={updates} grpo.max_steps=4", tmp_path / "whole"
         run(unsure, expected, [], changes)
     killed = TRAINING.start(run, unsure, tmp_path / "killed", [], changes)
-    kept = tmp_path / f"killed/checkpoints/trainer/checkpoint-{updates}/whole.json"
+    kept = tmp_path / f"killed/checkpoints/trainer/checkpoint-{updates}/whole"
     try:
         until(lambda: kept.exists() or not killed.is_alive())
     finally:

@@ -190,11 +190,11 @@ def test_unknown_keys_are_refused_at_every_depth() -> None:
         ),
         (
             True,
-            "grpo.vllm_gpu_memory_utilization=0.5 grpo.shown_every=5 grpo.max_steps=600 gates.format=0.5",
+            "grpo.vllm_gpu_memory_utilization=0.5 grpo.shown_every=5 grpo.max_steps=600 held_out_pairs=5",
         ),
         (
             False,
-            "gates.pairs=5 grpo.redraws=1 grpo.num_generations=4 cold_start.num_train_epochs=6",
+            "grpo.redraws=1 grpo.num_generations=4 cold_start.num_train_epochs=6",
         ),
     ],
 )

@@ -33,7 +33,7 @@ from vrthinker_core.ui.runs_tab import TraceFiles
 FEW = (
     "settings.max_turns=1 cold_start.traces=1 cold_start.num_train_epochs=1 cold_start.per_device_train_batch_size=2 "
     "rejection.pairs=1 rejection.samples=2 rejection.most=1 rejection.num_train_epochs=1 rejection.per_device_train_batch_size=2 "
-    "grpo.pairs=1 grpo.num_generations=2 grpo.max_steps=1 gates.pairs=1 gates.samples=2 gates.headroom=0"
+    "grpo.pairs=1 grpo.num_generations=2 grpo.max_steps=1 held_out_pairs=1"
 )
 PACKAGE = Path(vrthinker_core.__file__).parent
 LAUNCH_LINES = re.findall(
@@ -201,7 +201,7 @@ def test_what_cannot_run_ends_with_a_sentence_before_anything_is_loaded(tmp_path
     few = ("cold-start", "--set", "cold_start.traces=60")
     code, lines = train(*few, "--estimate")
     assert code == 2
-    assert "it would make 12 optimizer steps of gates.steps=30" in lines[-1]
+    assert "it would make 12 optimizer steps of least_steps=30" in lines[-1]
     own = ("--preset", "7b", "--model", "nano", "--data", "drawn:1", "--out", tmp_path / "run")
     assert "it would make 12 optimizer" in refused(
         *few, *own, "--set", "cold_start.gradient_accumulation_steps=60"

@@ -88,17 +88,6 @@ class GrpoConfig(StageConfig):
 
 
 @dataclass(frozen=True, slots=True)
-class GateConfig:
-    """What a stage must reach: the cold start on held-out pairs, a fine-tuning in steps."""
-
-    pairs: Count = 48
-    samples: Annotated[int, Ge(2)] = 8  # k of pass@k
-    format: Share = 0.95  # Share of well-formed rollouts
-    headroom: Share = 0.1  # pass@k minus mean@1: what sampling can find
-    steps: Count = 30  # Optimizer steps of a fine-tuning at least: fewer teach a 7B nothing
-
-
-@dataclass(frozen=True, slots=True)
 class PartsConfig:
     """Shares of the prompts of a finite data set: each prompt belongs to one part."""
 
@@ -125,7 +114,8 @@ class TrainConfig:
     frozen_vision: bool = True  # The vision tower is not trained
     gradient_checkpointing: bool = False  # Layers are computed again in the backward pass
     checkpoint_minutes: Positive = 3.0  # Between two checkpoints
-    gates: GateConfig = field(default_factory=GateConfig)
+    held_out_pairs: Count = 48  # That GRPO measures the judge on
+    least_steps: Count = 30  # Optimizer steps of a fine-tuning: fewer teach a 7B nothing
     parts: PartsConfig = field(default_factory=PartsConfig)
     trackio: bool = False  # Curves in trackio, beside the JSON lines
 
@@ -155,7 +145,7 @@ def preset_config(name: PresetName) -> TrainConfig:
                 max_steps=120,
             ),
             settings=Settings(max_new_tokens=512),
-            gates=GateConfig(steps=1),
+            least_steps=1,
         )
     return TrainConfig(
         preset="7b",

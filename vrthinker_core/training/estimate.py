@@ -157,7 +157,7 @@ class TrainingEstimate:
     @property
     def problem(self) -> str:
         """Why it cannot be done, and what to do; "" if it can, with a tenth of memory to spare."""
-        grpo, room, least = self.plan.grpo, self.plan.gib, self.plan.config.gates.steps
+        grpo, room, least = self.plan.grpo, self.plan.gib, self.plan.config.least_steps
         if not grpo and (few := too_few_steps(self.plan.optimizer_steps, least)):
             return few
         if grpo and grpo.pairs % self.plan.gpus:

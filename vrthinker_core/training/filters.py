@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import islice
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -160,33 +161,51 @@ def choose_runs(
     each: int = 1,  # Runs of one pair at most; equal ones count once
     most: int | None = None,  # Runs in all at most (paper: up to about 20,000 help)
     tolerance: float = 0.03,  # Of a label's share, above its share among the pairs
-    least: float = 0.5,  # Share of the passing runs that balancing leaves at least
-    easy: float = 1.0,  # Runs of pairs that were always right, at most, for each other run
+    least: float = 0.5,  # Share of the candidates that balancing leaves at least
 ) -> list[Outcome]:
     """Choose among the runs that passed, with balanced labels, by pair.
 
-    Runs of pairs that were sometimes wrong go first. The order of `outcomes` does not matter.
+    Runs of pairs that were sometimes wrong go first; at most as many others follow, if there are
+    any of the former. The order of `outcomes` does not matter.
     """
     by_pair: dict[int, list[Outcome]] = defaultdict(list)
     for outcome in sorted(outcomes, key=_place):
         by_pair[outcome.pair].append(outcome)
-    passed = []
+    ranked = []
     for runs in by_pair.values():
         kept = [run for run in runs if run.kept]
         different = {run.replies or str(run.sample): run for run in reversed(kept)}
         some = sorted(different.values(), key=_place)[:each]
-        passed += [(run, len(kept) / len(runs)) for run in some]
-    chosen = _Selection(passed, label_shares(_truths(outcomes)))
-    always = sum(right == 1 for _, right in passed)
-    # If every pair was always right, its runs are all there is, and stay
-    if hard := len(passed) - always:
-        for _ in range(always - int(easy * hard)):
-            chosen.take_out(only_easy=True)
-    while chosen.size > ceil(least * len(passed)) and chosen.worst_excess > tolerance:
-        chosen.take_out()
-    while most is not None and chosen.size > most:
-        chosen.take_out()
-    return sorted((run for runs in chosen.kinds.values() for run in runs), key=_place)
+        ranked += [(len(kept) / len(runs), _place(run), run) for run in some]
+    hard = sum(right < 1 for right, *_ in ranked)
+    candidates = [run for *_, run in sorted(ranked)[: 2 * hard or None]]
+    size = min(len(candidates), most or len(candidates))
+    fewest, wanted = min(size, ceil(least * len(candidates))), label_shares(_truths(outcomes))
+    chosen = _balanced(candidates, wanted, tolerance, size)
+    while fewest < len(chosen) < size:
+        size = len(chosen)  # Shares are of fewer runs now
+        chosen = _balanced(candidates, wanted, tolerance, size)
+    taken = set(map(_place, chosen))
+    others = (run for run in candidates if _place(run) not in taken)
+    chosen += islice(others, max(0, fewest - len(chosen)))
+    return sorted(chosen, key=_place)
+
+
+def _balanced(
+    candidates: Sequence[Outcome], wanted: LabelShares, tolerance: float, size: int
+) -> list[Outcome]:
+    """Take candidates in order while no label exceeds its share of `size` runs."""
+    room = {
+        (name, label): (share + tolerance) * size
+        for name, shares in wanted.items()
+        for label, share in shares.items()
+    }
+    chosen = list[Outcome]()
+    for run in candidates:
+        if len(chosen) < size and all(room[label] >= 1 for label in run.truth.items()):
+            chosen.append(run)
+            room |= {label: room[label] - 1 for label in run.truth.items()}
+    return chosen
 
 
 def choice_lines(outcomes: Sequence[Outcome], chosen: Sequence[Outcome]) -> list[str]:
@@ -200,45 +219,3 @@ def choice_lines(outcomes: Sequence[Outcome], chosen: Sequence[Outcome]) -> list
 
 def _place(outcome: Outcome) -> tuple[int, int]:
     return outcome.pair, outcome.sample
-
-
-# Labels, and the share of right runs of the pair: runs of one kind are equally good
-_Kind = tuple[tuple[tuple[str, int], ...], float]
-
-
-class _Selection:
-    """Runs by kind, taken out one by one."""
-
-    def __init__(self, passed: Sequence[tuple[Outcome, float]], wanted: LabelShares) -> None:
-        """Take runs with their pairs' shares of right runs."""
-        self._wanted = wanted
-        self.kinds: dict[_Kind, list[Outcome]] = defaultdict(list)
-        for run, right in passed:
-            self.kinds[tuple(run.truth.items()), right].append(run)
-        self._labels = Counter(label for run, _ in passed for label in run.truth.items())
-        self._named = Counter(name for run, _ in passed for name in run.truth)
-
-    @property
-    def size(self) -> int:
-        return sum(map(len, self.kinds.values()))
-
-    @property
-    def worst_excess(self) -> float:
-        return max((self._excess(*each) for each in self._labels if self._labels[each]), default=0)
-
-    def _excess(self, name: str, label: int) -> float:
-        return self._labels[name, label] / self._named[name] - self._wanted[name][label]
-
-    def take_out(self, *, only_easy: bool = False) -> None:
-        """Take out a run of the most excessive labels, easy pairs first."""
-        kinds = [
-            kind for kind, runs in self.kinds.items() if runs and (kind[1] == 1 or not only_easy)
-        ]
-
-        def order(kind: _Kind) -> tuple[float, float, object]:
-            labels, right = kind
-            return round(sum(self._excess(*each) for each in labels), 9), right, labels
-
-        run = self.kinds[max(kinds, key=order)].pop()
-        self._labels.subtract(run.truth.items())
-        self._named.subtract(list(run.truth))

@@ -105,7 +105,7 @@ class _Player:
         """Measure the judge, greedy, on held-out pairs: shares of right labels."""
         if self.held_out is None:
             return
-        most = self.config.gates.pairs
+        most = self.config.held_out_pairs
         share = range(
             self.process.number, min(most, self.held_out.size or most), self.process.count
         )

@@ -237,7 +237,7 @@ def too_few_steps(steps: int, least: int) -> str:
     if steps >= least:
         return ""
     return (
-        f"it would make {count(steps, 'optimizer step')} of gates.steps={least}: give more data or "
+        f"it would make {count(steps, 'optimizer step')} of least_steps={least}: give more data or "
         "epochs, or a smaller gradient_accumulation_steps"
     )
 

@@ -279,7 +279,7 @@ def _fine_tune(run: StageRun, rollouts: Iterable[StoredRollout], most: int) -> P
     if run.over:
         return None
     steps, each = optimizer_steps(len(rows), sft, processes), rows_a_step(sft, processes)
-    if few := too_few_steps(steps, config.gates.steps):
+    if few := too_few_steps(steps, config.least_steps):
         raise BadInput(f"This stage has too little to learn: {few}.")
     run.time_budget.say(
         f"Rows to learn from: {len(rows):,}, in {steps:,} optimizer steps of {each:,}."

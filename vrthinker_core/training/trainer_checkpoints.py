@@ -1,10 +1,9 @@
 """Timed checkpoints of a transformers trainer, whole or not there.
 
-A save takes seconds to minutes, and a process may be killed meanwhile. So a mark is written last,
-atomically, with each file and its size. A checkpoint without a true mark is removed.
+A save takes seconds to minutes, and a process may be killed meanwhile. So a mark is written last.
+A checkpoint without a mark is removed.
 """
 
-import json
 import shutil
 import time
 import warnings
@@ -25,8 +24,11 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.storage import write_atomically
 from vrthinker_core.training.metrics import StepMetrics
 
-MARK = "whole.json"
-NO_SERVER = "The vLLM server cannot be reached: start it at grpo.vllm_server_base_url, and go on with --resume."
+MARK = "whole"  # A file with the subject of the training
+NO_SERVER = (
+    "The vLLM server cannot be reached: start it at grpo.vllm_server_base_url, and go on with "
+    "--resume."
+)
 NO_MEMORY = (
     "There is too little memory for a step. The last whole checkpoint is there: go on with "
     "--resume where there is more, or begin anew with a smaller batch or "
@@ -47,16 +49,6 @@ def _step(checkpoint: Path) -> int:
     return int(checkpoint.name.rsplit("-", 1)[1])
 
 
-def _read_mark(checkpoint: Path) -> dict[str, Any] | None:
-    """Return the mark; None if it is missing or a file differs."""
-    try:
-        mark: dict[str, Any] = json.loads((checkpoint / MARK).read_text("utf-8"))
-        sizes = {name: (checkpoint / name).stat().st_size for name in mark["files"]}
-    except (OSError, ValueError, KeyError):
-        return None
-    return mark if sizes == mark["files"] else None
-
-
 def train_and_save(
     trainer: Any,
     subject: str,
@@ -74,10 +66,9 @@ def train_and_save(
     # Once, in a folder that all nodes share
     with trainer.args.main_process_first(local=False):
         for path in folder.glob("checkpoint-*"):
-            mark = _read_mark(path)
-            if mark is None:
+            if not (path / MARK).exists():
                 shutil.rmtree(path)
-            elif mark["subject"] != subject:
+            elif (path / MARK).read_text("utf-8") != subject:
                 raise BadInput(
                     f"The checkpoints in {folder.parent} are of a training with other data: give "
                     "these as they were, or name a new folder with --out."
@@ -150,10 +141,7 @@ class TimedCheckpoints(TrainerCallback):
         if not state.is_world_process_zero:
             return
         checkpoint = self.folder / f"checkpoint-{state.global_step}"
-        paths = [path for path in checkpoint.rglob("*") if path.is_file()]
-        files = {str(path.relative_to(checkpoint)): path.stat().st_size for path in paths}
-        mark = {"subject": self.subject, "files": files}
-        write_atomically(checkpoint / MARK, json.dumps(mark).encode())
+        write_atomically(checkpoint / MARK, self.subject.encode())
         for old in sorted(self.folder.glob("checkpoint-*"), key=_step)[:-2]:
             shutil.rmtree(old)
 
