@@ -12,7 +12,6 @@ from vrthinker_core.backends.judge_name import NANO
 from vrthinker_core.training.config import changed_config, preset_config
 from vrthinker_core.training.estimate import (
     TrainingEstimate,
-    config_plan,
     estimate,
     model_shape,
 )
@@ -40,9 +39,16 @@ def test_weights_are_counted_from_a_configuration() -> None:
         ("cold-start", [], 1, 122.1, [11.0], (14_400, 0, 1_800, 8)),
         ("rejection", [], 8, 20.6, [1.9, 9.2], (20_000, 160_000, 79, 256)),
         ("rejection", ["rejection.most=null"], 8, 20.6, [3.8, 9.2], (40_000, 160_000, 157, 256)),
-        ("grpo", [], 8, 48.5, [19.0, 8.8], (512, 0, 300, 512)),
-        ("grpo", ["grpo.vllm_mode=server"], 8, 24.5, [19.0, 8.8], (512, 0, 300, 512)),
-        ("grpo", ["grpo.lora=64", "grpo.vllm_mode="], 8, 67.3, [15.6, 8.8], (512, 0, 300, 512)),
+        ("grpo", [], 8, 48.5, [19.0, 8.8], (153_600, 153_600, 300, 512)),
+        ("grpo", ["grpo.vllm_mode=server"], 8, 24.5, [19.0, 8.8], (153_600, 153_600, 300, 512)),
+        (
+            "grpo",
+            ["grpo.lora=64", "grpo.vllm_mode="],
+            8,
+            67.3,
+            [15.6, 8.8],
+            (153_600, 153_600, 300, 512),
+        ),
     ],
 )
 def test_a_plan_takes_so_much_memory_time_and_so_many_steps(
@@ -53,25 +59,27 @@ def test_a_plan_takes_so_much_memory_time_and_so_many_steps(
     hours: list[float],
     counted: tuple[int, ...],
 ) -> None:
-    plan = config_plan(stage, changed_config(preset_config("7b"), changes), gpus)
-    found = estimate(SHAPE, plan)
-    assert (round(found.gib, 1), [round(time, 1) for _, time in found.hours]) == (gib, hours)
+    found = estimate(stage, SHAPE, changed_config(preset_config("7b"), changes), gpus)
+    assert (round(found.needed, 1), [round(each, 1) for each in found.hours.values()]) == (
+        gib,
+        hours,
+    )
     assert (found.problem == "") == (gib < 72)
-    assert (plan.rollouts, plan.played, plan.optimizer_steps, plan.step_rows) == counted
+    assert (found.rows, found.played, *found.steps) == counted
     steps = next(line.split() for line in found.lines() if "optimizer steps" in line)
     assert steps == f"optimizer steps {counted[2]:,} of {counted[3]} rows each".split()
 
 
 def test_weights_gradients_and_optimizer_are_sixteen_bytes_a_weight() -> None:
     config = changed_config(preset_config("7b"), ["frozen_vision=false"])
-    found = dict(estimate(SHAPE, config_plan("cold-start", config, 1)).memory)
+    found = estimate("cold-start", SHAPE, config, 1).memory
     bytes_ = 2**30 * sum(found[name] for name in ("weights", "gradients", "optimizer"))
     assert bytes_ == pytest.approx(16 * SHAPE.weights)
 
 
 def planned(*changes: str) -> TrainingEstimate:
     """Of GRPO with the paper's sizes."""
-    return estimate(SHAPE, config_plan("grpo", changed_config(preset_config("7b"), changes), 8))
+    return estimate("grpo", SHAPE, changed_config(preset_config("7b"), changes), 8)
 
 
 def test_without_vllm_the_rollouts_that_play_at_once_keep_a_cache() -> None:
@@ -79,7 +87,7 @@ def test_without_vllm_the_rollouts_that_play_at_once_keep_a_cache() -> None:
         planned("grpo.lora=64", "grpo.vllm_mode=", change)
         for change in ("grpo.pairs=64", "grpo.pairs=8")
     )
-    caches = [dict(each.memory)["KV cache of rollouts"] for each in (alone, fewer)]
+    caches = [each.memory["KV cache of rollouts"] for each in (alone, fewer)]
     assert caches[0] * 2**30 == LIVE * SHAPE.tokens * 28 * 1024 * 2
     assert caches[1] == pytest.approx(caches[0] * 8 / LIVE)
     assert not alone.problem

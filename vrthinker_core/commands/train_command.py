@@ -250,17 +250,17 @@ def _shape(model: str | None) -> "ModelShape":
 
 def _print_estimate(stage: StageName, shape: "ModelShape", config: TrainConfig, gpus: int) -> None:
     """Print the estimate; raises `BadInput` if a stage cannot run so."""
-    from vrthinker_core.training.estimate import config_plan, estimate
+    from vrthinker_core.training.estimate import estimate
     from vrthinker_core.training.pipeline import STAGES
 
     chosen = [name for name in STAGES if stage in (name, "all")]
-    found = [estimate(shape, config_plan(name, config, gpus)) for name in chosen]
+    found = [estimate(name, shape, config, gpus) for name in chosen]
     for each in found:
         for line in each.lines():
             print(line)
     for each in found:
         if each.problem:
-            raise BadInput(f"The stage {each.plan.stage} cannot run so: {each.problem}.")
+            raise BadInput(f"The stage {each.stage} cannot run so: {each.problem}.")
 
 
 def _train(

@@ -7,7 +7,7 @@ ZeRO-3 spread weights, gradients and optimizer evenly. With adapters each GPU ho
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -77,28 +77,30 @@ PROMPT_TOKENS = 1200  # Text that is sent
 REPLY_TOKENS = 1000  # That the judge writes in all
 FLOPS = 989e12  # Of a GPU in bfloat16, as its maker says
 SHARE = 0.3  # Of them that training reaches
+VLLM_GIB = 2.0  # That vLLM takes of its share for one pass
 WRITTEN = 1200.0  # Tokens a GPU writes in a second, all its rollouts together
 
 
 @dataclass(frozen=True, slots=True)
-class TrainingPlan:
-    """A stage, and how much of everything its configuration asks for."""
+class TrainingEstimate:
+    """What a stage asks for: steps, GiB of each process, hours."""
 
     stage: TrainedStage
+    shape: ModelShape
     config: TrainConfig
-    gpus: int
-    rollouts: int  # Rows that are trained, or played and trained: of one step with `grpo`
-    batch: int  # Rows in one forward pass
-    optimizer_steps: int  # In all
-    step_rows: int  # Rows of an optimizer step, on all GPUs together
-    played: int = 0  # Rollouts played for the rows; with `grpo` they are the rows
-    shards: int = 1  # Processes that share the weights
+    gpus: int  # Processes
+    shards: int  # Processes that share the weights
     gib: float = GPU_GIB  # Memory of each process
 
     @property
     def grpo(self) -> GrpoConfig | None:
-        """The figures of GRPO, if it is the stage."""
+        """The configuration of GRPO, if it is the stage."""
         return self.config.grpo if self.stage == "grpo" else None
+
+    @property
+    def sft(self) -> SftConfig:
+        """The configuration of the fine-tuning."""
+        return self.config.rejection if self.stage == "rejection" else self.config.cold_start
 
     @property
     def lora(self) -> int:
@@ -106,100 +108,143 @@ class TrainingPlan:
         return self.grpo.lora if self.grpo else 0
 
     @property
-    def rows(self) -> int:
-        """Rows that are trained in all steps."""
-        return self.rollouts * (self.grpo.max_steps if self.grpo else 1)
-
-
-def config_plan(stage: TrainedStage, config: TrainConfig, gpus: int) -> TrainingPlan:
-    """Return what a configuration asks for if `gpus` GPUs share the model."""
-    if stage == "grpo":
-        grpo, rows = config.grpo, config.grpo.pairs * config.grpo.num_generations
-        shards = 1 if grpo.lora else gpus
-        return TrainingPlan(
-            stage,
-            config,
-            gpus,
-            rows,
-            grpo.per_device_train_batch_size,
-            grpo.max_steps,
-            rows,
-            shards=shards,
-        )
-    sft: SftConfig = config.cold_start
-    rows, played = config.cold_start.traces, 0
-    if stage == "rejection":
-        options = config.rejection
-        sft, played = options, options.pairs * options.samples
-        rows = min(played, options.pairs * options.per_pair, options.most or played)
-    steps, trained = optimizer_steps(rows, sft, gpus), round(rows * sft.num_train_epochs)
-    each = rows_a_step(sft, gpus)
-    return TrainingPlan(
-        stage, config, gpus, trained, sft.per_device_train_batch_size, steps, each, played, gpus
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class TrainingEstimate:
-    """GiB on each GPU, hours, and what they rest on."""
-
-    plan: TrainingPlan
-    memory: tuple[tuple[str, float], ...]  # What, GiB
-    hours: tuple[tuple[str, float], ...]  # What, hours
-    tokens: int  # Of a row
-    vllm_gib: float = 0.0  # That vLLM needs: the weights, and one of the longest conversations
+    def played(self) -> int:
+        """Rollouts that the judge plays in all steps."""
+        own = self.config.rejection
+        if grpo := self.grpo:
+            return grpo.max_steps * grpo.pairs * grpo.num_generations
+        return own.pairs * own.samples if self.stage == "rejection" else 0
 
     @property
-    def gib(self) -> float:
-        """GiB on each GPU, all together."""
-        return sum(size for _, size in self.memory)
+    def kept(self) -> int:
+        """Rows to fine-tune on, each counted once."""
+        own = self.config.rejection
+        if self.stage == "cold-start":
+            return self.config.cold_start.traces
+        return min(self.played, own.pairs * own.per_pair, own.most or self.played)
+
+    @property
+    def rows(self) -> int:
+        """Rows that are trained in all steps."""
+        return self.played if self.grpo else round(self.kept * self.sft.num_train_epochs)
+
+    @property
+    def steps(self) -> tuple[int, int]:
+        """Optimizer steps, and rows of each in all processes."""
+        if grpo := self.grpo:
+            return grpo.max_steps, grpo.pairs * grpo.num_generations
+        return optimizer_steps(self.kept, self.sft, self.gpus), rows_a_step(self.sft, self.gpus)
+
+    @property
+    def memory(self) -> dict[str, float]:
+        """GiB of each process, by use."""
+        shape, grpo = self.shape, self.grpo
+        stage = grpo or self.sft
+        learning = shape.weights - shape.vision * self.config.frozen_vision
+        if self.lora:  # Beside q and o, k and v, feed-forward
+            hidden, narrow = shape.hidden, shape.kv // 2
+            sides = 2 * (hidden + hidden) + 2 * (hidden + narrow) + 3 * (hidden + shape.inner)
+            learning = self.lora * sides * shape.layers
+        inputs = shape.layers * shape.hidden * HALF  # What each layer was given, of one token
+        one_layer = (12 * shape.hidden + 4 * shape.inner) * HALF  # That is computed again
+        found = {
+            "weights": shape.weights * (HALF if self.lora and stage.bf16 else FLOAT) / self.shards,
+            "gradients": learning * FLOAT / self.shards,
+            "optimizer": 2 * learning * FLOAT / self.shards,
+            "activations": stage.per_device_train_batch_size * shape.tokens * (inputs + one_layer),
+            "one layer in bfloat16, twice": 2 * HALF * shape.language / shape.layers,
+        }
+        if grpo and grpo.beta > 0 and not self.lora:
+            found["reference"] = shape.weights * FLOAT / self.shards
+        if grpo and not grpo.vllm_mode:
+            live = min(LIVE, max(1, grpo.pairs * grpo.num_generations // self.gpus))
+            found["KV cache of rollouts"] = live * shape.tokens * shape.layers * shape.kv * HALF
+            found["prefill"] = shape.tokens * (2 * shape.hidden + 3 * shape.inner) * HALF
+        if grpo and grpo.vllm_mode == "colocate":
+            found["share of vLLM"] = grpo.vllm_gpu_memory_utilization * self.gib * GIB
+        return {name: size / GIB for name, size in found.items()}
+
+    @property
+    def needed(self) -> float:
+        """GiB of each process, all together."""
+        return sum(self.memory.values())
+
+    @property
+    def hours(self) -> dict[str, float]:
+        """Hours of training, and of rollouts if there are any."""
+        shape, grpo = self.shape, self.grpo
+        patches, tokens = 4 * PICTURES * shape.picture_tokens, shape.tokens
+        passes = 6 if self.lora else 8  # FLOPs a weight and token: forward, again, backward
+        look = (2 if self.config.frozen_vision else 8) * shape.vision * patches
+        forward = 2 * shape.language * tokens + 2 * shape.vision * patches
+        reference = forward if grpo and grpo.beta > 0 else 0
+        speed = self.gpus * FLOPS * SHARE * 3600
+        found = {
+            "training": self.rows * (passes * shape.language * tokens + look + reference) / speed
+        }
+        if self.played:
+            writing = self.played * REPLY_TOKENS / (WRITTEN * self.gpus * 3600)
+            found["rollouts"] = self.played * forward / speed + writing
+        return found
 
     @property
     def problem(self) -> str:
         """Why it cannot be done, and what to do; "" if it can, with a tenth of memory to spare."""
-        grpo, room, least = self.plan.grpo, self.plan.gib, self.plan.config.least_steps
-        if not grpo and (few := too_few_steps(self.plan.optimizer_steps, least)):
-            return few
-        if grpo and grpo.pairs % self.plan.gpus:
+        grpo, shape = self.grpo, self.shape
+        if grpo is None:
+            if few := too_few_steps(self.steps[0], self.config.least_steps):
+                return few
+        elif grpo.pairs % self.gpus:
             return (
-                f"grpo.pairs={grpo.pairs} leaves {self.plan.gpus} processes no whole groups: choose "
-                f"a multiple of {self.plan.gpus}"
+                f"grpo.pairs={grpo.pairs} leaves {self.gpus} processes no whole groups: choose a "
+                f"multiple of {self.gpus}"
             )
-        if grpo and self.plan.shards > 1 and not grpo.vllm_mode:
+        elif self.shards > 1 and not grpo.vllm_mode:
             return (
                 "processes that share one model cannot play rollouts: set grpo.vllm_mode to "
                 "colocate or server, or launch with data_parallel.yaml and train adapters "
                 "(grpo.lora=64)"
             )
-        if grpo and self.vllm_gib > grpo.vllm_gpu_memory_utilization * room:
-            return f"vLLM needs {self.vllm_gib:.1f} GiB: raise grpo.vllm_gpu_memory_utilization"
-        if self.gib > 0.9 * room:
+        elif grpo.vllm_mode == "colocate":
+            conversation = grpo.vllm_max_model_length * shape.layers * shape.kv
+            vllm = (shape.weights + conversation) * HALF / GIB + VLLM_GIB
+            if vllm > grpo.vllm_gpu_memory_utilization * self.gib:
+                return f"vLLM needs {vllm:.1f} GiB: raise grpo.vllm_gpu_memory_utilization"
+        if self.needed > 0.9 * self.gib:
             return (
-                f"it needs {self.gib:.1f} GiB of {room:.1f}: take more GPUs or memory, a smaller "
-                "batch, or a smaller model"
+                f"it needs {self.needed:.1f} GiB of {self.gib:.1f}: take more GPUs or memory, a "
+                "smaller batch, or a smaller model"
             )
         return ""
 
     def lines(self) -> Iterator[str]:
-        """The estimate as a person reads it, with its assumptions."""
-        plan = self.plan
-        yield f"{plan.stage} on {plan.gpus} GPUs of {plan.gib:g} GiB"
-        yield from (f"  {what:<32}{size:8.1f} GiB" for what, size in self.memory)
-        yield f"  {'on each GPU':<32}{self.gib:8.1f} GiB{'' if self.problem else ', fits'}"
-        steps, rows = plan.optimizer_steps, plan.step_rows
-        yield f"  {'optimizer steps':<32}{steps:6,d}   of {rows:,} rows each"
-        yield from (f"  {what:<32}{time:8.1f} hours" for what, time in self.hours)
-        yield f"  {'together':<32}{sum(time for _, time in self.hours):8.1f} hours"
-        kept = "adapters" if plan.lora else "weights"
-        speed = f"{SHARE:.0%} of {FLOPS / 1e12:g} TFLOPS"
+        """Yield the estimate as a person reads it, with its assumptions."""
+        yield f"{self.stage} on {self.gpus} GPUs of {self.gib:g} GiB"
+        yield from (f"  {what:<32}{size:8.1f} GiB" for what, size in self.memory.items())
+        yield f"  {'on each GPU':<32}{self.needed:8.1f} GiB{'' if self.problem else ', fits'}"
+        yield "  {:<32}{:6,d}   of {:,} rows each".format("optimizer steps", *self.steps)
+        yield from (f"  {what:<32}{time:8.1f} hours" for what, time in self.hours.items())
+        yield f"  {'together':<32}{sum(self.hours.values()):8.1f} hours"
+        kept = "adapters" if self.lora else "weights"
         yield (
-            f"Assumed: {plan.rows:,} rows of {self.tokens:,} tokens with {PICTURES} pictures; "
+            f"Assumed: {self.rows:,} rows of {self.shape.tokens:,} tokens with {PICTURES} pictures; "
             f"{kept} and AdamW in float32,"
         )
-        yield f"arithmetic in bfloat16 at {speed}, layers computed again in the backward pass;"
+        yield (
+            f"arithmetic in bfloat16 at {SHARE:.0%} of {FLOPS / 1e12:g} TFLOPS, layers computed "
+            "again in the backward pass;"
+        )
         yield f"{WRITTEN:g} tokens written a second on each GPU, all its rollouts together."
-        if plan.grpo and plan.grpo.vllm_mode == "server":
+        if self.grpo and self.grpo.vllm_mode == "server":
             yield "Not counted: the GPUs of the vLLM server."
+
+
+def estimate(
+    stage: TrainedStage, shape: ModelShape, config: TrainConfig, gpus: int
+) -> TrainingEstimate:
+    """Return the estimate for GPUs that share the weights, or for adapters on each."""
+    shards = 1 if stage == "grpo" and config.grpo.lora else gpus
+    return TrainingEstimate(stage, shape, config, gpus, shards)
 
 
 def model_shape(checkpoint: Path | None = None) -> ModelShape:
@@ -250,61 +295,7 @@ def require_fit(stage: TrainedStage, source: str, config: TrainConfig, processes
         free = available_memory(f"cuda:{os.environ.get('LOCAL_RANK', '0')}")
     else:
         free = free_memory() // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    plan = config_plan(stage, config, processes)
-    shards = processes if is_sharded() else 1
-    plan = replace(plan, shards=shards, gib=inf if free is None else free / GIB)
-    if problem := estimate(model_shape(folder), plan).problem:
-        raise BadInput(f"The stage {stage} cannot run here: {problem}.")
-
-
-def estimate(shape: ModelShape, plan: TrainingPlan) -> TrainingEstimate:
-    """Memory on each GPU, and hours."""
-    vllm = 0.0
-    if plan.grpo and plan.grpo.vllm_mode == "colocate":
-        working = 2.0  # GiB that vLLM takes of its share for one pass
-        numbers = shape.weights + plan.grpo.vllm_max_model_length * shape.layers * shape.kv
-        vllm = numbers * HALF / GIB + working
-    return TrainingEstimate(
-        plan, tuple(_memory(shape, plan)), tuple(_hours(shape, plan)), shape.tokens, vllm
-    )
-
-
-def _memory(shape: ModelShape, plan: TrainingPlan) -> Iterator[tuple[str, float]]:
-    grpo, parts = plan.grpo, plan.shards
-    learning = shape.weights - shape.vision * plan.config.frozen_vision
-    if plan.lora:  # adapters beside all seven matrices of each layer
-        hidden, narrow = shape.hidden, shape.kv // 2
-        # q and o, k and v, feed-forward
-        sides = 2 * (hidden + hidden) + 2 * (hidden + narrow) + 3 * (hidden + shape.inner)
-        learning = plan.lora * sides * shape.layers
-    yield (
-        "weights",
-        shape.weights * (HALF if grpo and grpo.lora and grpo.bf16 else FLOAT) / parts / GIB,
-    )
-    yield "gradients", learning * FLOAT / parts / GIB
-    yield "optimizer", 2 * learning * FLOAT / parts / GIB
-    if grpo and grpo.beta > 0 and not grpo.lora:
-        yield "reference", shape.weights * FLOAT / parts / GIB
-    inputs = shape.layers * shape.hidden * HALF  # What each layer was given, of one token
-    one_layer = (12 * shape.hidden + 4 * shape.inner) * HALF  # That is computed again
-    yield "activations", plan.batch * shape.tokens * (inputs + one_layer) / GIB
-    yield "one layer in bfloat16, twice", 2 * HALF * shape.language / shape.layers / GIB
-    if grpo and not grpo.vllm_mode:
-        live = min(LIVE, max(1, plan.rollouts // plan.gpus))
-        yield "KV cache of rollouts", live * shape.tokens * shape.layers * shape.kv * HALF / GIB
-        yield "prefill", shape.tokens * (2 * shape.hidden + 3 * shape.inner) * HALF / GIB
-    if grpo and grpo.vllm_mode == "colocate":
-        yield "share of vLLM", grpo.vllm_gpu_memory_utilization * plan.gib
-
-
-def _hours(shape: ModelShape, plan: TrainingPlan) -> Iterator[tuple[str, float]]:
-    patches, tokens = 4 * PICTURES * shape.picture_tokens, shape.tokens
-    passes = 6 if plan.lora else 8  # FLOPs a weight and token: forward, again, backward
-    look = (2 if plan.config.frozen_vision else 8) * shape.vision * patches
-    forward = 2 * shape.language * tokens + 2 * shape.vision * patches
-    reference = forward if plan.grpo and plan.grpo.beta > 0 else 0
-    speed = plan.gpus * FLOPS * SHARE * 3600
-    yield "training", plan.rows * (passes * shape.language * tokens + look + reference) / speed
-    if played := plan.rows if plan.grpo else plan.played:
-        writing = played * REPLY_TOKENS / (WRITTEN * plan.gpus * 3600)
-        yield "rollouts", played * forward / speed + writing
+    shards, gib = processes if is_sharded() else 1, inf if free is None else free / GIB
+    found = TrainingEstimate(stage, model_shape(folder), config, processes, shards, gib)
+    if found.problem:
+        raise BadInput(f"The stage {stage} cannot run here: {found.problem}.")
