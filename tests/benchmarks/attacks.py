@@ -470,8 +470,9 @@ async def _unfinished_calls(http: HttpClient) -> int:
 
 
 async def disk(target: Target, size: Size) -> tuple[Figures, Promises]:
-    """One client who uploads as much as it can."""
+    """One browser that uploads as much as it can; without its cookie it could be several people."""
     client = target.client()
+    await client.get("")
     path, most, taken = target.server.folder.parent / "large.mp4", 0.0, 0
     for number in range(size.files):
         path.write_bytes(number.to_bytes(8, "big") + MB * 100)
