@@ -26,7 +26,7 @@ PresetName = Literal["nano", "7b"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageConfig:
-    """Fields of every stage; those with a name of TRL's go into its configuration as they are."""
+    """Settings of every stage. Names of TRL go straight into TRL."""
 
     learning_rate: Positive
     warmup_steps: Share  # Of all optimizer steps
@@ -89,7 +89,7 @@ class GrpoConfig(StageConfig):
 
 @dataclass(frozen=True, slots=True)
 class PartsConfig:
-    """Shares of the prompts of a finite data set: each prompt belongs to one part."""
+    """Shares of a finite data set's prompts; each prompt has one part."""
 
     cold_start: Positive = 0.3
     rejection: Positive = 0.3
@@ -100,7 +100,7 @@ class PartsConfig:
 
 @dataclass(frozen=True, slots=True)
 class TrainConfig:
-    """All that decides what a training run does, but for its stage, its model and its data."""
+    """The settings of a training run, without stage, model and data."""
 
     # What pydantic reads it with, nested values too
     __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
@@ -121,7 +121,7 @@ class TrainConfig:
 
 
 def preset_config(name: PresetName) -> TrainConfig:
-    """Return the figures of a size: as measured for "nano", as in the paper for "7b".
+    """Return the settings for a size: measured for "nano", published for "7b".
 
     The 7B's cold start is that of the released script: 12 epochs, 8 passes a step on each GPU.
     """
@@ -177,7 +177,9 @@ def preset_config(name: PresetName) -> TrainConfig:
 
 
 def changed_config(config: TrainConfig, changes: Sequence[str]) -> TrainConfig:
-    """The configuration with changes as `--set` takes them: `grpo.steps=30`, values as JSON.
+    """Return the configuration with changes such as `grpo.max_steps=30`.
+
+    Values are JSON.
 
     Raises BadInput.
     """
@@ -201,7 +203,7 @@ def changed_config(config: TrainConfig, changes: Sequence[str]) -> TrainConfig:
 
 
 def config_json(config: TrainConfig) -> str:
-    """The configuration as JSON, which `parse_config` reads back exactly."""
+    """Return the configuration as JSON, which `parse_config` reads back exactly."""
     return type_adapter(TrainConfig).dump_json(config, indent=1).decode()
 
 
@@ -215,7 +217,7 @@ def parse_config(text: str, source: str) -> TrainConfig:
 
 
 def read_config(folder: Path) -> TrainConfig:
-    """The configuration of a run. Raises BadInput."""
+    """Return the configuration of a run. Raises BadInput."""
     path = folder / CONFIG
     with os_errors(f"Cannot read {path}"):
         return parse_config(path.read_text("utf-8", errors="replace"), str(path))

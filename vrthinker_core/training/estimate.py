@@ -189,7 +189,10 @@ class TrainingEstimate:
 
     @property
     def problem(self) -> str:
-        """Why it cannot be done, and what to do; "" if it can, with a tenth of memory to spare."""
+        """What does not suffice, and what to do; "" if all does.
+
+        A tenth of the memory is left for libraries.
+        """
         grpo, shape = self.grpo, self.shape
         if grpo is None:
             if few := too_few_steps(self.steps[0], self.config.least_steps):
@@ -242,7 +245,7 @@ class TrainingEstimate:
 def estimate(
     stage: TrainedStage, shape: ModelShape, config: TrainConfig, gpus: int
 ) -> TrainingEstimate:
-    """Return the estimate for GPUs that share the weights, or for adapters on each."""
+    """Return the estimate for GPUs that share weights, or hold adapters."""
     shards = 1 if stage == "grpo" and config.grpo.lora else gpus
     return TrainingEstimate(stage, shape, config, gpus, shards)
 
@@ -276,7 +279,7 @@ def model_shape(checkpoint: Path | None = None) -> ModelShape:
 
 
 def chosen_preset(shape: ModelShape) -> PresetName:
-    """Return the preset for a model's size. Raises BadInput if none is for it."""
+    """Return the preset for a model's size, or raise BadInput."""
     sizes: dict[PresetName, tuple[float, float]] = {"nano": (0, 2e7), "7b": (2e9, 1.2e10)}
     for name, (least, most) in sizes.items():
         if least <= shape.weights <= most:
@@ -288,7 +291,7 @@ def chosen_preset(shape: ModelShape) -> PresetName:
 
 
 def require_fit(stage: TrainedStage, source: str, config: TrainConfig, processes: int) -> None:
-    """Raise BadInput if these processes have too little memory, or a stage too few steps."""
+    """Raise BadInput if memory, processes or steps do not suffice."""
     folder = locate(source)
     check_files(folder)
     if torch.cuda.is_available():

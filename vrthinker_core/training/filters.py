@@ -194,7 +194,7 @@ def choose_runs(
 def _balanced(
     candidates: Sequence[Outcome], wanted: LabelShares, tolerance: float, size: int
 ) -> list[Outcome]:
-    """Take candidates in order while no label exceeds its share of `size` runs."""
+    """Take candidates in order while labels keep their shares."""
     room = {
         (name, label): (share + tolerance) * size
         for name, shares in wanted.items()

@@ -125,7 +125,7 @@ class _Player:
 
 
 def right_labels(rollout: Rollout) -> dict[str, bool]:
-    """Return which known labels are right, and whether all are; a missing label is wrong."""
+    """Return which known labels are right, and `all`; missing ones are wrong."""
     given = dict(rollout.run.final_verdict or ())
     known = {each: label for each, label in rollout.pair.truth if label is not None}
     return {each.value: given.get(each) is label for each, label in known.items()} | {

@@ -53,9 +53,9 @@ def train_stage(
     folder: RunFolder,
     time_budget: TimeBudget,
 ) -> Path | None:
-    """Run a stage over its part of the data; return the checkpoint, None if stopped.
+    """Run a stage over its part of the data.
 
-    Raises BadInput.
+    Returns the checkpoint, None if stopped. Raises BadInput.
     """
     if missing := [name for name in ("trl", "datasets", "peft") if find_spec(name) is None]:
         raise BadInput(f"Training takes {' and '.join(missing)}: run pip install -e '.[train]'.")
@@ -98,9 +98,9 @@ def _learn_others_runs(run: StageRun, data: TrainingData) -> Path | None:
 def train_all(
     source: str, data: TrainingData, config: TrainConfig, folder: RunFolder, time_budget: TimeBudget
 ) -> Path | None:
-    """Run the stages in turn from the checkpoint `source`; return the last result.
+    """Run the stages in turn from the checkpoint `source`.
 
-    Returns None if it was stopped or its time is up: a stage then waits to be resumed. Raises
+    Returns the last result, None if stopped or out of time: a stage then waits to be resumed. Raises
     BadInput.
     """
     # A deadline stops a stage as a person does, so that it resumes

@@ -43,12 +43,12 @@ class VllmBackend(TransformersBackend):
                 yield index, self._completion(tokens)
 
     def finish(self) -> None:
-        """Answer the rounds of a served generator until no process plays any more."""
+        """Answer a served generator's rounds until no process plays."""
         while self._served and self._round([]) is not None:
             pass
 
     def _round(self, prompts: Sequence[Sequence[PromptItem]]) -> Any:
-        """Return the sampled tokens of each prompt; None if no process has a prompt.
+        """Return sampled tokens; None if no process has a prompt.
 
         A served generator takes equally many prompts from each process, and pictures as runs of
         placeholders. A colocated one expands one placeholder for each picture itself.

@@ -43,7 +43,7 @@ class Group:
 
     @property
     def advantages(self) -> list[tuple[Rollout, float]]:
-        """Rollouts with (reward - mean) / std; [] if all rewards are equal.
+        """Rollouts with (reward - mean) / std; [] for equal rewards.
 
         Leaves out rollouts without a reward.
         """
@@ -63,7 +63,7 @@ Draw = Callable[[int], Sequence[Group]]
 
 @dataclass(frozen=True, slots=True)
 class LearntRow:
-    """A row, its rollout's advantage, and the weight of each of its own tokens."""
+    """A row with its rollout's advantage and its own tokens' weight."""
 
     row: TokenRow
     advantage: float = 0.0
@@ -117,7 +117,7 @@ class WindowTrainer(GRPOTrainer):  # type: ignore[misc]
 
     @contextmanager
     def playing(self) -> Iterator[None]:
-        """Let the judge play: layers that are recomputed in training keep no cache."""
+        """Let the judge play: recomputed layers keep no cache."""
         self.model.eval()
         if any(each.requires_grad for each in self._loaded.model.model.visual.parameters()):
             self._loaded.vision.clear()  # Features of the weights before the last step
@@ -167,7 +167,7 @@ class WindowTrainer(GRPOTrainer):  # type: ignore[misc]
         ]
 
     def _scored(self, batch: Batch, tokens: float) -> Batch:
-        """Add the log-probabilities of old and reference policy, where the loss needs them."""
+        """Add log-probabilities of old and reference policy, if needed."""
         device = self.accelerator.device
         batch = {
             name: each.to(device) if torch.is_tensor(each) else each for name, each in batch.items()
@@ -197,8 +197,9 @@ class WindowTrainer(GRPOTrainer):  # type: ignore[misc]
 
 
 def pack(rows: Sequence[LearntRow], loaded: LoadedModel) -> Batch:
-    """Return rows as TRL's loss reads them: the prompt ends before the first own token of all.
+    """Return rows as TRL's loss reads them.
 
+    The prompt ends before the first own token of all rows.
     `tool_mask` (rows, tokens after the prompt) holds weights, 0 for what the judge did not write.
     """
     batch: Batch = collate([each.row for each in rows], loaded)
@@ -218,7 +219,7 @@ def pack(rows: Sequence[LearntRow], loaded: LoadedModel) -> Batch:
 
 
 def filler(row: TokenRow, loaded: LoadedModel) -> TokenRow:
-    """Return the smallest row that still runs every module, without an own token."""
+    """Return a smallest row that runs every module, with nothing learnt."""
     item = min(row.items, key=lambda each: each.num_tokens)
     control, begin = loaded.tokenizer.control, row.input_ids[0]
     pad = control.image_pad if item.kind == "image" else control.video_pad
@@ -227,7 +228,7 @@ def filler(row: TokenRow, loaded: LoadedModel) -> TokenRow:
 
 
 def _with_videos(model: Any, batch: Batch) -> Any:
-    """Return the model with the videos of a batch: TRL passes on pictures alone."""
+    """Return the model with a batch's videos: TRL passes pictures alone."""
     names = (PIXELS["video"], "video_grid_thw")
     return partial(model, **{name: batch[name] for name in names if name in batch})
 
