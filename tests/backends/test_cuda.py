@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import torch
+from transformers import Qwen2_5_VLConfig
 
 from tests.backends.support.random_model import (
     OPENING,
@@ -25,9 +26,15 @@ from tests.support.drawn_rollouts import DrawnPairs, look, right_and_wrong
 from vrthinker_core.backends import NANO, kv_cache
 from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.backends.transformers_local import TransformersBackend
+from vrthinker_core.training.config import changed_config, preset_config
+from vrthinker_core.training.estimate import TEXT_7B, VISION_7B, estimate, model_shape
+from vrthinker_core.training.grpo import train_grpo
+from vrthinker_core.training.metrics import StepMetrics
+from vrthinker_core.training.pair_set import PairSet
+from vrthinker_core.training.rewards import RolloutReward
 from vrthinker_core.training.rollouts import play
 from vrthinker_core.training.sft import collate, freeze_vision, token_rows
-from vrthinker_core.types import Settings
+from vrthinker_core.types import Run, Settings
 from vrthinker_core.types.messages import Sampling
 
 pytestmark = pytest.mark.skipif(
@@ -158,3 +165,36 @@ def test_a_judge_in_bfloat16_plays_what_it_was_taught(
     (rollout,) = play([PAIRS.pair(0)], backend, Settings(window="all"))
     assert [len(turn.frames) for turn in rollout.run.turns] == [8, 16, 16]
     assert not caplog.records, "a CUDA graph was captured"
+
+
+def test_a_step_of_grpo_with_adapters_takes_no_more_memory_than_estimated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A random 7B plays its own rollouts; their rewards are drawn, since it answers nothing."""
+    sizes = Qwen2_5_VLConfig(
+        text_config=TEXT_7B, vision_config=VISION_7B, tie_word_embeddings=False
+    )
+    checkpoint = build_on_device(tmp_path, sizes, 448, "cuda", torch.bfloat16)
+    for path in checkpoint.folder.glob("*.safetensors"):
+        path.unlink()
+    checkpoint.model.save_pretrained(checkpoint.folder)
+    folder = checkpoint.folder
+    del checkpoint
+    torch.cuda.empty_cache()
+    changes = (
+        "grpo.lora=64 grpo.vllm_mode= grpo.pairs=1 grpo.updates=1 grpo.num_generations=4 "
+        "grpo.max_steps=1 grpo.redraws=0 settings.max_new_tokens=200 settings.max_turns=3"
+    )
+    config = changed_config(preset_config("7b"), changes.split())
+    monkeypatch.setattr("vrthinker_core.training.grpo.group_rewards", drawn_rewards)
+    torch.cuda.reset_peak_memory_stats()
+    steps: list[StepMetrics] = []
+    train_grpo(PairSet.drawn(1), folder, config, tmp_path, lambda step, _: steps.append(step))
+    assert [step.mixed for step in steps] == [1.0]
+    expected = estimate("grpo", model_shape(folder), config, 1).needed
+    print(f"{torch.cuda.max_memory_allocated() / 2**30:.1f} GiB, estimated {expected:.1f}")
+    assert torch.cuda.max_memory_allocated() < 1.1 * 2**30 * expected
+
+
+def drawn_rewards(runs: Sequence[Run], *_: object) -> list[RolloutReward]:
+    return [RolloutReward(0.0, number % 2, None, 0.0) for number, _ in enumerate(runs)]

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -107,8 +108,10 @@ def learn(
         micro_batch=micro_batch,
         **options,
     )
+    trainer.vllm_generation = Mock()
     other_weights(trainer.ref_model)
     trainer.train()
+    trainer.vllm_generation.sync_weights.assert_called_once_with()  # For a vLLM that plays
     return watch.steps, trainer
 
 

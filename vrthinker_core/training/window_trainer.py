@@ -121,6 +121,8 @@ class WindowTrainer(GRPOTrainer):  # type: ignore[misc]
         self.model.eval()
         if any(each.requires_grad for each in self._loaded.model.model.visual.parameters()):
             self._loaded.vision.clear()  # Features of the weights before the last step
+        if generator := getattr(self, "vllm_generation", None):
+            generator.sync_weights()
         try:
             with self.accelerator.autocast():
                 yield
