@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import replace
@@ -229,12 +228,6 @@ def test_drawn_pairs_are_named_by_their_seed() -> None:
         open_pairs("drawn:x", PAIRED)
 
 
-def test_rows_take_datasets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(BadInput, match="pip install"):
-        read_pairs(write_rows(tmp_path, published_rl()))
-
-
 def test_missing_videos_are_named_with_their_number(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="holds no pair"):
         open_pairs(str(tmp_path), PAIRED)
@@ -250,7 +243,7 @@ def test_missing_videos_are_named_with_their_number(tmp_path: Path) -> None:
         (published_rl(answer="TA=3, VQ=1, MQ=0, OA=1"), "TA is '3', which is no label"),
         (published_rl(answer="none"), "no pair with a label"),
         (published_rl(answer="The first one."), "which is no label"),
-        (published_rl(prompt=None), "has no column prompt"),
+        (published_rl(prompt=None), "The prompt is missing"),
         ({"message_list": [{"role": "user"}], "prompt": "A dog."}, "has no column video1"),
         (published_rl(image=["one.mp4"]), "has no column video1"),
         (published_rl(image=["gone.mp4", "gone.mp4"]), "no file gone.mp4"),
@@ -261,16 +254,6 @@ def test_an_unusable_row_is_one_sentence(row: object, sentence: str, tmp_path: P
         open_pairs(write_rows(tmp_path, row), PAIRED)
     assert sentence in str(refused.value)
     assert "\n" not in str(refused.value)
-
-
-@pytest.mark.parametrize("name", ["rows.jsonl", "rows.parquet"])
-@pytest.mark.parametrize(
-    "content", ["", "[]", "{no json", '"text"', "\xff\xfe", "[" * 100_000, "7" * 5000]
-)
-def test_a_file_without_rows_is_one_sentence(content: str, name: str, tmp_path: Path) -> None:
-    (tmp_path / name).write_bytes(content.encode("latin-1"))
-    with pytest.raises(BadInput, match=r"^Cannot read the rows of [^\n]+\. Give JSON, [^\n]+\.$"):
-        open_pairs(f"rows:{tmp_path / name}", PAIRED)
 
 
 def test_a_row_may_lack_a_column_and_hold_every_kind_of_line(tmp_path: Path) -> None:
