@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 import shlex
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -73,86 +75,62 @@ def test_odd_rows_of_videogen_reward_are_named_and_the_rest_is_read(tmp_path: Pa
     assert pairs[8].labels == Verdict(TA=SECOND, OA=SECOND), "a label that nobody gave is no tie"
 
 
-def test_votes_of_genai_bench(tmp_path: Path) -> None:
+def test_votes_of_genai_bench_and_odd_rows(tmp_path: Path) -> None:
     votes = {"leftvote": FIRST, "rightvote": SECOND, "tievote": TIE, "bothbad_vote": TIE}
-    for number in range(4):
-        touch(tmp_path / "videos" / genai_name(f"left {number}"))
-        touch(tmp_path / "elsewhere" / "deeper" / genai_name(f"right {number}"))
-    rows = []
-    for n, vote in enumerate(votes):
-        videos = [public.genai_address(f"{side} {n}") for side in ("left", "right")]
-        rows.append((f"Prompt {n}", *videos, "LaVie", "OpenSora", vote))
+    left = touch(tmp_path / "videos" / genai_name("left")).name
+    touch(tmp_path / "elsewhere" / "deeper" / genai_name("right"))
+    known = [public.genai_address(side) for side in ("left", "right")]
+    rows: list[tuple[str | None, ...]] = [
+        *((f"Prompt {vote}", *known, "LaVie", "OpenSora", vote) for vote in votes),
+        *(("P", public.genai_address("gone"), left, "a", "b", "leftvote"),),
+        *(("P", f"../../{left}/../x.mp4", left, "a", "b", "leftvote"),),
+        *((None, left, left, "a", "b", "leftvote"), ("P", left, left, None, None, "nobody")),
+    ]
     table = public.write_genai(tmp_path, rows)
     pairs = read_dataset("genai-bench", tmp_path)
-    assert [pair.labels for pair in pairs] == [Verdict(OA=label) for label in votes.values()]
-    assert [Path(pair.first).name for pair in pairs] == [genai_name(f"left {n}") for n in range(4)]
-    assert {pair.first_generator for pair in pairs} == {"LaVie"}
-    assert faults(pairs) == {}
+    assert [pair.labels for pair in pairs[:4]] == [Verdict(OA=label) for label in votes.values()]
+    assert {Path(pair.first).name for pair in pairs[:4]} == {left}
+    assert {pair.first_generator for pair in pairs[:4]} == {"LaVie"}
+    found = faults(pairs)
+    assert list(found) == [5, 6, 7, 8]
+    assert "Download the video" in found[5]
+    assert found[7] == "The prompt is missing."
+    assert found[8].startswith("vote_type is 'nobody', which is no label. Labels are leftvote, ")
     assert read_dataset("genai-bench", table) == pairs
-
-
-def test_odd_rows_of_genai_bench_are_named(tmp_path: Path) -> None:
-    good = touch(tmp_path / "videos" / genai_name("good")).name
-    addresses = [public.genai_address(name) for name in ("good", "gone")]
-    videos = [*addresses, "https://example.org/film.mp4", f"../../{good}/../x.mp4"]
-    rows: list[tuple[str | None, ...]] = [
-        *(("P", video, good, "a", "b", "leftvote") for video in videos),
-        *((None, good, good, "a", "b", "leftvote"), ("P", good, good, None, None, "nobody")),
-    ]
-    public.write_genai(tmp_path, rows)
-    found = faults(read_dataset("genai-bench", tmp_path))
-    assert list(found) == [2, 3, 4, 5, 6]
-    assert "Download the video" in found[2]
-    assert found[5] == "The prompt is missing."
-    assert found[6].startswith("vote_type is 'nobody', which is no label. Labels are leftvote, ")
-
-
-def test_two_sets_of_votes_are_never_mixed(tmp_path: Path) -> None:
-    name = touch(tmp_path / "videos" / genai_name("good")).name
-    row = ("P", name, name, "a", "b", "tievote")
-    tables = [public.write_genai(tmp_path, [row], split) for split in ("test", "test_v1")]
+    shutil.copy(table, table.with_name("test-0.parquet"))
     with pytest.raises(BadInput, match="test and test_v1, which are different sets"):
         read_dataset("genai-bench", tmp_path)
-    assert all(len(read_dataset("genai-bench", table)) == 1 for table in tables)
 
 
-def test_labels_of_mj_bench_video(tmp_path: Path) -> None:
-    words = ["Same", "Video 1 better", "Video 2 better", "Video 1 Better"]
-    rows = [mj_row(n, word) for n, word in enumerate(words)]
+def test_labels_and_odd_rows_of_mj_bench_video(tmp_path: Path) -> None:
     first, second = "Video 1 better", "Video 2 better"
-    rows.append(mj_row(4, "Same", Alignment=first, Fineness=second, Safety=first))
-    rows[-1]["category_preference"]["Coherence & Consistency"] = "Hard to judge"
-    public.write_mj(tmp_path, rows)
-    pairs = read_dataset("mj-bench-video", tmp_path)
-    assert [pair.labels.OA for pair in pairs] == [TIE, FIRST, SECOND, FIRST, TIE]
-    assert pairs[4].labels == Verdict(TA=FIRST, MQ=None, VQ=SECOND, OA=TIE)
-    assert pairs[0].first == str(tmp_path / "videos" / "0_0.mp4"), "video 1 is video_0_path"
-    assert not any(pair.fault or pair.left_out for pair in pairs)
-
-
-def test_hard_to_judge_is_left_out_by_name_and_odd_rows_are_faults(tmp_path: Path) -> None:
-    rows = [mj_row(0, "Hard to judge"), mj_row(1, "Whatever"), "no row"]
-    rows += [mj_row(number, "Same") for number in (3, 3, 5)]
+    words = ["Hard to judge", "Whatever", "Same", first, second, "Video 1 Better", "Same"]
+    rows: list[Any] = [mj_row(n, word) for n, word in enumerate(words)]
+    rows[3] |= {"category_preference": {"Alignment": second, "Fineness": "Hard to judge"}}
+    rows += ["no row", mj_row(2, "Same")]
     rows += [
-        {**mj_row(6, "Same"), "video_1_path": float("nan")},
-        {**mj_row(7, "Same"), "caption": None},
-        {**mj_row(8, "Same"), "category_preference": None, "caption": "a \ud800 b"},
+        {**mj_row(9, "Same"), "video_1_path": float("nan")},
+        {**mj_row(10, "Same"), "caption": None},
+        {**mj_row(11, "Same"), "category_preference": None, "caption": "a \ud800 b"},
     ]
     public.write_mj(tmp_path, rows)
-    (tmp_path / "videos" / "5_1.mp4").unlink()
+    (tmp_path / "videos" / "6_1.mp4").unlink()
     pairs = read_dataset("mj-bench-video", tmp_path)
+    assert [pair.labels.OA for pair in pairs[2:6]] == [TIE, FIRST, SECOND, FIRST]
+    assert pairs[2].first == str(tmp_path / "videos" / "2_0.mp4"), "video 1 is video_0_path"
+    assert pairs[3].labels == Verdict(TA=SECOND, OA=FIRST)
     assert {pair.row: pair.left_out for pair in pairs if pair.left_out} == {
         1: 'People found it "Hard to judge".'
     }
     assert faults(pairs) == {
         2: "overall_preference is 'Whatever', which is no label. Labels are video 1 better, video 2 better, same.",
-        3: "The row is no JSON object.",
-        5: "The row repeats row 4, which counts.",
-        6: "There is no file videos/5_1.mp4.",
-        7: "A video is not named.",
-        8: "The prompt is missing.",
+        7: "There is no file videos/6_1.mp4.",
+        8: "The row is no JSON object.",
+        9: "The row repeats row 3, which counts.",
+        10: "A video is not named.",
+        11: "The prompt is missing.",
     }
-    assert (pairs[8].labels, pairs[8].prompt) == (Verdict(OA=TIE), "a ? b")
+    assert (pairs[11].labels, pairs[11].prompt) == (Verdict(OA=TIE), "a ? b")
 
 
 def test_other_labels_make_a_pair_of_their_own_whatever_the_order(tmp_path: Path) -> None:

@@ -33,28 +33,22 @@ def read(table: Path, text: str | bytes) -> list[EvaluationPair]:
     return read_dataset("csv", table)
 
 
-@pytest.mark.parametrize(
-    ("word", "label"),
-    [
-        *((word, Preference.FIRST) for word in ("1", "A", "a", "first", "First", " 1 ", "1.0")),
-        *((word, Preference.SECOND) for word in ("2", "B", "second", "2.0")),
-        *((word, Preference.TIE) for word in ("0", "tie", "Tie", "same", "SAME", "0.0")),
-        *((word, None) for word in ("", "nan", "NaN", "None")),
-    ],
-)
-def test_words_for_a_label(table: Path, word: str, label: Preference | None) -> None:
-    (pair,) = read(table, f"{HEADER}a.mp4,b.mp4,A ball rolls.,{word},,,\n")
-    assert pair.labels == Verdict(TA=label)
-    assert not pair.fault
+WORDS = {
+    Preference.FIRST: ("1", "A", "a", "first", "First", " 1 ", "1.0"),
+    Preference.SECOND: ("2", "B", "second", "2.0"),
+    Preference.TIE: ("0", "tie", "Tie", "same", "SAME", "0.0"),
+    None: ("", "nan", "NaN", "None"),
+}
 
 
-@pytest.mark.parametrize(
-    "word", ["Hard to judge", "Video 1 Better", "3", "-1", "1.5", "yes", "1,5"]
-)
-def test_any_other_word_breaks_the_row_and_is_never_a_tie(table: Path, word: str) -> None:
-    (pair,) = read(table, f'{HEADER}a.mp4,b.mp4,A ball rolls.,"{word}",0,0,0\n')
-    assert pair.fault.startswith(f"TA is {word!r}, which is no label.")
-    assert pair.labels == Verdict()
+def test_words_for_a_label_and_any_other_is_never_a_tie(table: Path) -> None:
+    for label, word in ((label, word) for label, words in WORDS.items() for word in words):
+        (pair,) = read(table, f"{HEADER}a.mp4,b.mp4,A ball rolls.,{word},,,\n")
+        assert (pair.labels, pair.fault) == (Verdict(TA=label), ""), word
+    for word in ("Hard to judge", "Video 1 Better", "3", "-1", "1.5", "yes", "1,5"):
+        (pair,) = read(table, f'{HEADER}a.mp4,b.mp4,A ball rolls.,"{word}",0,0,0\n')
+        assert pair.fault.startswith(f"TA is {word!r}, which is no label.")
+        assert pair.labels == Verdict()
 
 
 PLAIN = f"{HEADER}a.mp4,b.mp4,Ein Bär.,1,2,0,1\n"
@@ -240,10 +234,10 @@ def test_a_table_that_is_none_is_refused(table: Path, data: bytes) -> None:
             opened(table, data)
 
 
-@pytest.mark.parametrize("word", ["nan", "NaN", "None", "null", "n/a", "<NA>", " "])
-def test_a_missing_text_is_missing_in_any_spelling(table: Path, word: str) -> None:
-    pairs = read(table, f"{HEADER}a.mp4,b.mp4,{word},1,0,2,1\n{word},b.mp4,A ball.,1,0,2,1\n")
-    assert [pair.fault for pair in pairs] == ["The prompt is missing.", "A video is not named."]
+def test_a_missing_text_is_missing_in_any_spelling(table: Path) -> None:
+    for word in ("nan", "NaN", "None", "null", "n/a", "<NA>", " "):
+        pairs = read(table, f"{HEADER}a.mp4,b.mp4,{word},1,0,2,1\n{word},b.mp4,A ball.,1,0,2,1\n")
+        assert [pair.fault for pair in pairs] == ["The prompt is missing.", "A video is not named."]
 
 
 @pytest.mark.parametrize("unseen", ["\ufeff", "\ufeff\ufeff", "\u200b", "\u2060\ufeff", "\x00"])

@@ -202,7 +202,6 @@ def test_many_pairs_leave_no_process_behind(table: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(open_clips, "frame_source", noted)
     with OpenClips(PAIRED["paired"], most=2) as clips:
         sources = [ClipFrames(each, clips) for each in videos]
-
         pictures = [[frame.rgb for frame in source(REFS)] for source in sources]
         for source, seen in zip(sources, pictures, strict=True):
             assert [frame.rgb for frame in source(REFS)] == seen, "also when opened again"
