@@ -156,7 +156,7 @@ def existing_file(folder: Path, name: str) -> Path:
     if not name:
         raise BadInput("A video is not named.")
     try:
-        for spelled in _spellings(name):
+        for spelled in dict.fromkeys((name, name.replace("\\", "/"))):
             path = folder / (spelled if Path(spelled).is_absolute() else os.path.normpath(spelled))
             if path.is_file() or (path := _as_stored(path)).is_file():
                 return path
@@ -166,10 +166,6 @@ def existing_file(folder: Path, name: str) -> Path:
         ) from None
     advice = " Download the video, and name its file." if "://" in name else ""
     raise BadInput(f"There is no file {_short(name)}.{advice}")
-
-
-def _spellings(name: str) -> Iterable[str]:
-    return dict.fromkeys((name, name.replace("\\", "/")))
 
 
 def _as_stored(path: Path) -> Path:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import accumulate
 from typing import Literal, get_args
 
@@ -305,10 +305,9 @@ class PairSet(AbstractContextManager["PairSet"]):
         found = self._divide(config)
         if not found["held-out"] or found["grpo"] != found["cold-start"]:
             return ""
-        prompts = count(len(found["grpo"] | found["held-out"]), "prompt")
         return (
-            f"The data hold {prompts}, too few to divide: the stages share all but one, which is "
-            "held out to measure with."
+            f"The data hold {count(len(found['grpo']) + 1, 'prompt')}, too few to divide: the "
+            "stages share all but one, which is held out to measure with."
         )
 
     def shuffled(self, seed: int) -> PairSet:
@@ -322,7 +321,8 @@ class PairSet(AbstractContextManager["PairSet"]):
 
         def pair(number: int) -> LabelledPair:
             epoch, place = divmod(number, size)
-            return replace(self.pair(_epoch_order(seed, epoch, size)[place]), seed=number)
+            order = np.random.default_rng((seed, epoch)).permutation(size)
+            return replace(self.pair(int(order[place])), seed=number)
 
         return replace(self, pair=pair, size=None)
 
@@ -333,8 +333,3 @@ class PairSet(AbstractContextManager["PairSet"]):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-@lru_cache(maxsize=16)
-def _epoch_order(seed: int, epoch: int, size: int) -> tuple[int, ...]:
-    return tuple(np.random.default_rng((seed, epoch)).permutation(size).tolist())
