@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import replace
@@ -14,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.training.tables import PAIRED, numbered_rows, write_table
+from tests.training.tables import PAIRED, write_table
 from tests.training.test_export import BASE as TRACE, EXAMPLE
 from tests.training.test_teacher import PAIRS, SCRIPTED
 from vrthinker_core import export
@@ -54,30 +53,6 @@ def read_pairs(data: str) -> list[EvaluationPair]:
     return named.pairs()
 
 
-def layout(way: str, folder: Path) -> str:
-    """The example in one of its layouts."""
-    match way:
-        case "published RL rows":
-            return write_rows(folder, published_rl())
-        case "RL rows in Parquet":
-            import pyarrow.parquet
-
-            file = folder / "rows.parquet"
-            pyarrow.parquet.write_table(pyarrow.Table.from_pylist([published_rl()]), file)
-            return str(file)
-        case "a pattern for a name, lower case in it":
-            lower = published_rl(answer=f"{ANSWER.lower()}.")
-            return write_rows(folder, lower, name="rows [0-9]*.jsonl")
-        case "own RL rows":
-            assert export([EXAMPLE], "rl", folder / "rows.jsonl").rows
-            return str(folder / "rows.jsonl")
-        case "traces":
-            return str(shutil.copytree(EXAMPLE, folder / "one"))
-        case "the folder of an evaluation":
-            return evaluation(folder)
-    return own_table(folder)
-
-
 def evaluation(folder: Path) -> str:
     """As `evaluate` leaves it: traces, and a table of results that is a parquet file."""
     shutil.copytree(EXAMPLE, folder / "evaluation" / "one")
@@ -86,30 +61,29 @@ def evaluation(folder: Path) -> str:
     return str(folder / "evaluation")
 
 
-def own_table(folder: Path) -> str:
-    named = {"first.mp4": VIDEOS[0], "second.mp4": VIDEOS[1]}
-    for name, path in named.items():
-        shutil.copy(path, folder / name)
-    labels = [str(LABELS.labels[name]) for name in ("TA", "VQ", "MQ", "OA")]
-    return str(write_table(folder, [(*named, TRACE.started.prompt, *labels)], clips=False))
-
-
 def shows_the_example(row: EvaluationPair) -> None:
     for path, video in zip((row.first, row.second), VIDEOS, strict=True):
         assert Path(path).read_bytes() == video.read_bytes()
 
 
-@pytest.mark.parametrize(
-    "way",
-    [
-        *("published RL rows", "RL rows in Parquet", "own RL rows", "table", "traces"),
-        *("a pattern for a name, lower case in it", "the folder of an evaluation"),
-    ],
-)
-def test_every_layout_gives_the_same_pair(way: str, tmp_path: Path) -> None:
-    (row,) = read_pairs(layout(way, tmp_path))
-    assert (row.prompt, row.labels, row.fault) == (TRACE.started.prompt, LABELS, "")
-    shows_the_example(row)
+def test_every_layout_gives_the_same_pair(tmp_path: Path) -> None:
+    """Published RL rows in three kinds of file, exported ones, a table, traces, an evaluation."""
+    import pyarrow.parquet
+
+    lower = published_rl(answer=f"{ANSWER.lower()}.")
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist([lower]), tmp_path / "rows.parquet")
+    (tmp_path / "rows.json").write_text(json.dumps([published_rl()], indent=1))
+    assert export([EXAMPLE], "rl", tmp_path / "own.jsonl").rows
+    labels = [str(LABELS.labels[name]) for name in ("TA", "VQ", "MQ", "OA")]
+    shutil.copytree(EXAMPLE, tmp_path / "one")
+    named = (f"one/{path.name}" for path in VIDEOS)
+    write_table(tmp_path, [(*named, TRACE.started.prompt, *labels)], clips=False)
+    files = (tmp_path / name for name in ("rows.parquet", "rows.json", "own.jsonl", "pairs.csv"))
+    folders = (str(tmp_path / "one"), evaluation(tmp_path))
+    for data in (write_rows(tmp_path, published_rl()), *map(str, files), *folders):
+        (row,) = read_pairs(data)
+        assert (row.prompt, row.labels, row.fault) == (TRACE.started.prompt, LABELS, ""), data
+        shows_the_example(row)
 
 
 LABELLED = [Verdict(*map(Preference, (n % 3, n // 3 % 3, (n + 1) % 3))) for n in range(20)]
@@ -132,26 +106,22 @@ CARDS: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[Any, ...]]] = {
 def published_row(form: str, prompt: str, labels: Verdict) -> dict[str, Any]:
     """A row as the card of the data set describes it."""
     columns, names, words = CARDS[form]
-    told = {
-        name: words[int(labels.labels[n])]
-        for name, n in zip(names, ("TA", "VQ", "MQ"), strict=True)
-    }
+    of = zip(names, ("TA", "VQ", "MQ"), strict=True)
+    told = {name: words[int(labels.labels[dimension])] for name, dimension in of}
     paths = [path.name if form == "rapidata" else f"./Videos/{path.name}" for path in VIDEOS]
     row = dict(zip(columns, paths, strict=True)) | {"prompt": prompt}
-    match form:
-        case "videogen-reward":
-            return row | told | {"fps_A": 8, "num_frames_A": 49, "fps_B": 16, "num_frames_B": 96}
-        case "mj-bench-video":
-            return row | {"caption": prompt, "category_preference": told | {"Bias": words[1]}}
-        case "rapidata":
-            row |= {f"video{side}": f"https://assets.example/{side}.mp4" for side in (1, 2)}
-        case "datapoint":
-            row |= {
-                c: {"bytes": v.read_bytes(), "path": v.name}
-                for c, v in zip(columns, VIDEOS, strict=True)
-            }
-    votes = {f"weighted_results{n + 1}_{name}": told[name][n] for name in names for n in (0, 1)}
-    return row | votes
+    if form == "videogen-reward":
+        return row | told | {"fps_A": 8, "num_frames_A": 49, "fps_B": 16, "num_frames_B": 96}
+    if form == "mj-bench-video":
+        return row | {"caption": prompt, "category_preference": told | {"Bias": words[1]}}
+    if form == "rapidata":
+        row |= {f"video{side}": f"https://assets.example/{side}.mp4" for side in (1, 2)}
+    else:
+        held = ({"bytes": video.read_bytes(), "path": video.name} for video in VIDEOS)
+        row |= dict(zip(columns, held, strict=True))
+    return row | {
+        f"weighted_results{n + 1}_{name}": told[name][n] for name in names for n in (0, 1)
+    }
 
 
 def write_published(form: str, folder: Path) -> None:
@@ -159,12 +129,9 @@ def write_published(form: str, folder: Path) -> None:
     import pyarrow
     from pyarrow import csv, parquet
 
-    told = enumerate(LABELLED)
-    rows = [published_row(form, f"A dog, number {n}.", labels) for n, labels in told]
-    for inner in ("Videos", "data"):
-        (folder / inner).mkdir()
-    for path in VIDEOS:
-        shutil.copy(path, folder / "Videos" / path.name)
+    rows = [published_row(form, f"A dog, number {n}.", each) for n, each in enumerate(LABELLED)]
+    (folder / "data").mkdir()
+    shutil.copytree(EXAMPLE, folder / "Videos")  # A trace beside them changes nothing
     (folder / "data" / "benchmark.parquet").touch()
     if form == "videogen-reward":
         csv.write_csv(pyarrow.Table.from_pylist(rows), folder / "train.csv")
@@ -176,10 +143,9 @@ def write_published(form: str, folder: Path) -> None:
         parquet.write_table(pyarrow.Table.from_pylist(rows), train)
 
 
-@pytest.mark.parametrize("form", ["videogen-reward", "mj-bench-video", "rapidata", "datapoint"])
+@pytest.mark.parametrize("form", CARDS)
 def test_published_training_sets_have_the_labels_of_their_cards(form: str, tmp_path: Path) -> None:
     write_published(form, tmp_path)
-    (tmp_path / "run.json").write_bytes(to_json(TRACE))  # A trace beside them changes nothing
     rows = read_pairs(str(tmp_path))
     assert [(row.fault, row.labels) for row in rows] == [("", labels) for labels in LABELLED]
     shows_the_example(rows[-1])
@@ -208,6 +174,10 @@ def test_sets_are_mixed_by_their_weights(tmp_path: Path) -> None:
     for weight in ("0", "-1", "nan", "inf"):
         with pytest.raises(BadInput, match="a number above 0"):
             open_pairs(f"drawn:1={weight}", PAIRED)
+    (tmp_path / "empty").mkdir()
+    for data, sentence in (("drawn:x", "names no seed"), (tmp_path / "empty", "holds no pair")):
+        with pytest.raises(BadInput, match=sentence):
+            open_pairs(str(data), PAIRED)
 
 
 def test_a_persons_label_counts_first_and_judges_who_differ_say_nothing(tmp_path: Path) -> None:
@@ -222,55 +192,23 @@ def test_a_persons_label_counts_first_and_judges_who_differ_say_nothing(tmp_path
     assert read_pairs(f"traces:{tmp_path / 'a'}")[0].labels == replace(LABELS, MQ=None)
 
 
-def test_drawn_pairs_are_named_by_their_seed() -> None:
-    pair = open_pairs("drawn:12", PAIRED).pair(3)
-    assert (pair.prompt, pair.protocol) == (PairSet.drawn(12).pair(3).prompt, "paired")
-    with pytest.raises(BadInput, match="no seed"):
-        open_pairs("drawn:x", PAIRED)
-
-
-def test_rows_take_datasets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(BadInput, match="pip install"):
-        read_pairs(write_rows(tmp_path, published_rl()))
-
-
-def test_missing_videos_are_named_with_their_number(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="holds no pair"):
-        open_pairs(str(tmp_path), PAIRED)
-    table = write_table(tmp_path, numbered_rows("A", "B", "C"), clips=False)
-    said = r"^Row 1: There is no file 0a\.mp4; 3 rows of 3 cannot be used\. "
-    with pytest.raises(BadInput, match=said):
-        open_pairs(str(table), PAIRED)
-
-
 @pytest.mark.parametrize(
     ("row", "sentence"),
     [
         (published_rl(answer="TA=3, VQ=1, MQ=0, OA=1"), "TA is '3', which is no label"),
         (published_rl(answer="none"), "no pair with a label"),
         (published_rl(answer="The first one."), "which is no label"),
-        (published_rl(prompt=None), "has no column prompt"),
-        ({"message_list": [{"role": "user"}], "prompt": "A dog."}, "has no column video1"),
+        (published_rl(prompt=None), "Row 1: The prompt is missing"),
         (published_rl(image=["one.mp4"]), "has no column video1"),
-        (published_rl(image=["gone.mp4", "gone.mp4"]), "no file gone.mp4"),
+        (published_rl(image=["gone.mp4", "gone.mp4"]), "^Row 1: There is no file gone.mp4; 2 rows"),
     ],
 )
-def test_an_unusable_row_is_one_sentence(row: object, sentence: str, tmp_path: Path) -> None:
-    with pytest.raises(BadInput) as refused:
-        open_pairs(write_rows(tmp_path, row), PAIRED)
-    assert sentence in str(refused.value)
+def test_an_unusable_row_is_one_sentence(
+    row: dict[str, Any], sentence: str, tmp_path: Path
+) -> None:
+    with pytest.raises(BadInput, match=sentence) as refused:
+        open_pairs(write_rows(tmp_path, row, row | {"prompt": "Another."}), PAIRED)
     assert "\n" not in str(refused.value)
-
-
-@pytest.mark.parametrize("name", ["rows.jsonl", "rows.parquet"])
-@pytest.mark.parametrize(
-    "content", ["", "[]", "{no json", '"text"', "\xff\xfe", "[" * 100_000, "7" * 5000]
-)
-def test_a_file_without_rows_is_one_sentence(content: str, name: str, tmp_path: Path) -> None:
-    (tmp_path / name).write_bytes(content.encode("latin-1"))
-    with pytest.raises(BadInput, match=r"^Cannot read the rows of [^\n]+\. Give JSON, [^\n]+\.$"):
-        open_pairs(f"rows:{tmp_path / name}", PAIRED)
 
 
 def test_a_row_may_lack_a_column_and_hold_every_kind_of_line(tmp_path: Path) -> None:

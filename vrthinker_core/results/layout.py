@@ -1,20 +1,23 @@
-"""Rows of a CSV file, and the pairs in the rows of any published table.
+"""Rows of a table, and the pairs in the rows of any layout.
 
 An unreadable row spoils no other row.
 """
 
 import hashlib
+import json
 import os
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from functools import cache
+from pathlib import Path
+from typing import Any
 from unicodedata import normalize
 
 from vrthinker_core.errors import BadInput, os_errors
 from vrthinker_core.types import Dimension, Preference, Verdict, VideoPair
-from vrthinker_core.words import encodable
+from vrthinker_core.words import encodable, filled_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,24 +59,32 @@ FindVideo = Callable[[str], Path]
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """One row of a data set as text by column. With a `fault` it could not be read."""
+    """One row of a data set by column. With a `fault` it could not be read."""
 
     number: int  # 1-based
-    values: Mapping[str, str]
+    values: Mapping[str, Any]  # Text of a CSV, else whatever the file holds
     fault: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class PairLayout:
-    """The columns of a data set."""
+    """The columns of a data set, and where it is."""
 
     videos: tuple[str, str]
     prompt: str
-    labels: Mapping[Dimension, str]
     generators: tuple[str, str]
-    words: Mapping[str, Preference]  # values of the label columns, in lower case
-    # Values for people who could not decide: overall they leave the row out, else are no label
-    undecided: frozenset[str] = frozenset()
+    labels: Mapping[str, str]  # Column of each dimension
+    words: Mapping[str, Preference]  # Values of the label columns, in lower case
+    undecided: str = ""  # What people chose who could not: overall, it leaves the row out
+    needed: tuple[str, ...] = ()  # Columns without which an evaluation refuses a table
+    files: str = ""  # Patterns of the tables in the folder, with spaces between
+    source: str = ""  # Name on the Hub, and what else is to do
+    by_name: bool = False  # The table has addresses: videos are found by name
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All columns, the videos and the prompt first."""
+        return *self.videos, self.prompt, *self.labels.values(), *self.generators
 
 
 def make_pairs(
@@ -82,36 +93,58 @@ def make_pairs(
     """Return the pairs of all rows, in row order, with unique ids.
 
     An error in a row becomes the `fault` of its pair. A row with the labels of an earlier one is a
-    broken row; with other labels it is its own pair.
+    broken row; with other labels it is its own pair. Rows that can be judged come first in this.
     """
     pairs = [_make_pair(row, layout, find) for row in rows]
-    groups: dict[str, list[int]] = defaultdict(list)
-    for position, pair in enumerate(pairs):
-        groups[pair.id].append(position)
-    for positions in groups.values():
-        if len(positions) > 1:
-            _name_group(pairs, positions)
+    told: dict[str, set[Verdict]] = defaultdict(set)
+    for pair in pairs:
+        told[pair.id].add(pair.labels)
+    seen: dict[str, int] = {}  # First row of each name
+    repeats: Counter[str] = Counter()
+    good_first = sorted(range(len(pairs)), key=lambda n: bool(pairs[n].fault or pairs[n].left_out))
+    for place in good_first:
+        pair = pairs[place]
+        name = pair.id
+        if len(told[pair.id]) > 1:  # such as "-1x20": a character per dimension, x without a label
+            labels = ("x" if label is None else str(int(label)) for _, label in pair.labels)
+            name = f"{name}-{''.join(labels)}"
+        if (row := seen.setdefault(name, pair.row)) != pair.row:
+            repeats[pair.id] += 1
+            name = f"{name}-again{repeats[pair.id]}"
+            fault = pair.fault or f"The row repeats row {row}, which counts."
+            pair = replace(pair, fault=fault, left_out="")
+        pairs[place] = replace(pair, id=name)
     return pairs
 
 
-def find_below(folder: Path, name: str, *, absolute: bool = False) -> Path:
-    """Return a file below `folder`, or with `absolute` anywhere. Raises `BadInput`."""
-    if not name:
-        raise BadInput("A video is not named.")
-    if "://" in name:
-        raise BadInput(
-            f"{_short(name)} is an address: download the video and give its path on this machine."
-        )
-    for spelled in _spellings(name):
-        full = PurePosixPath(spelled).is_absolute() or PureWindowsPath(spelled).is_absolute()
-        if full and not absolute:
-            raise BadInput(
-                f"{_short(name)} is a full path: the videos of this data set lie in its own folder."
-            )
-        if not full and Path(os.path.normpath(spelled)).parts[:1] == ("..",):
+def video_finder(folder: Path, root: Path | None = None, *, absolute: bool = False) -> FindVideo:
+    """Return how a table finds its videos: below its `folder`, or with `absolute` anywhere.
+
+    With `root`, a name or an address alone may also be a file anywhere below `root`.
+    """
+    inner = Path(os.path.normpath(folder))
+
+    @cache
+    def by_name() -> dict[str, Path]:
+        files = sorted((root or folder).rglob("*.*"), reverse=True)
+        return {each.name.lower(): each for each in files if each.is_file()}
+
+    def find(name: str) -> Path:
+        own = name.rpartition("/")[2]
+        try:
+            path = existing_file(folder, name)
+            inside = inner in Path(os.path.normpath(path)).parents
+            if absolute if Path(name).is_absolute() else inside:
+                return path
             advice = ": give the full path" if absolute else ""
             raise BadInput(f"{_short(name)} leaves the folder of the data set{advice}.")
-    return existing_file(folder, name)
+        except BadInput:
+            known = by_name() if root and (own == name or "://" in name) else {}
+            if own.lower() not in known:
+                raise
+            return known[own.lower()]
+
+    return find
 
 
 def existing_file(folder: Path, name: str) -> Path:
@@ -120,8 +153,10 @@ def existing_file(folder: Path, name: str) -> Path:
     If no such file exists, tries the accents and separators of other systems.
     Raises `BadInput` with one sentence.
     """
+    if not name:
+        raise BadInput("A video is not named.")
     try:
-        for spelled in _spellings(name):
+        for spelled in dict.fromkeys((name, name.replace("\\", "/"))):
             path = folder / (spelled if Path(spelled).is_absolute() else os.path.normpath(spelled))
             if path.is_file() or (path := _as_stored(path)).is_file():
                 return path
@@ -129,11 +164,8 @@ def existing_file(folder: Path, name: str) -> Path:
         raise BadInput(
             f"{_short(name)} cannot be a file: {getattr(error, 'strerror', None) or error}."
         ) from None
-    raise BadInput(f"There is no file {_short(name)}.")
-
-
-def _spellings(name: str) -> Iterable[str]:
-    return dict.fromkeys((name, name.replace("\\", "/")))
+    advice = " Download the video, and name its file." if "://" in name else ""
+    raise BadInput(f"There is no file {_short(name)}.{advice}")
 
 
 def _as_stored(path: Path) -> Path:
@@ -155,14 +187,10 @@ def check_columns(columns: Sequence[str], needed: Sequence[str], file: str) -> N
             raise BadInput(f"{file} has the column {encodable(column)} twice: rename one of them.")
 
 
-def as_text(value: object) -> str:
-    """Return a table value as text, "" for None and NaN."""
-    return "" if value is None or value != value else str(value)
-
-
 def text_in(row: TableRow, column: str) -> str:
     """Return a field without space around it, "" for a missing value."""
-    text = row.values.get(column, "").strip()
+    value = row.values.get(column)
+    text = "" if value is None else str(value).strip()
     return "" if text.lower() in MISSING else text
 
 
@@ -194,39 +222,17 @@ def _labels(row: TableRow, layout: PairLayout) -> tuple[Verdict, str]:
     labels: dict[str, Preference] = {}
     left_out = ""
     for dimension, column in layout.labels.items():
-        text = row.values.get(column, "").strip()
-        word = text.lower()
-        if word in layout.undecided:
-            left_out = f'People found it "{text}".' if dimension is Dimension.OA else left_out
-        elif word in layout.words:
-            labels[dimension.value] = layout.words[word]
-        elif word not in MISSING:
+        text = text_in(row, column)
+        if text.lower() in layout.words:
+            labels[dimension] = layout.words[text.lower()]
+        elif text and text.lower() != layout.undecided:
             raise BadInput(
                 f"{column} is {_short(text)!r}, which is no label. Labels are "
                 f"{', '.join(layout.words)}."
             )
+        elif text and dimension == Dimension.OA:
+            left_out = f'People found it "{text}".'
     return Verdict(**labels), left_out
-
-
-def _name_group(pairs: list[EvaluationPair], positions: list[int]) -> None:
-    """Rename the rows of one pair. Rows that can be judged come first."""
-    told = {pairs[position].labels for position in positions}
-    seen: dict[str, int] = {}  # first row of each name
-    repeats = 0
-    positions.sort(key=lambda position: bool(pairs[position].fault or pairs[position].left_out))
-    for position in positions:
-        pair = pairs[position]
-        name = pair.id
-        if len(told) > 1:  # such as "-1x20": a character per dimension, x without a label
-            labels = ("x" if label is None else str(int(label)) for _, label in pair.labels)
-            name = f"{name}-{''.join(labels)}"
-        if name in seen:
-            repeats += 1
-            fault = pair.fault or f"The row repeats row {seen[name]}, which counts."
-            pairs[position] = replace(pair, id=f"{name}-again{repeats}", fault=fault, left_out="")
-        else:
-            seen[name] = pair.row
-            pairs[position] = replace(pair, id=name)
 
 
 def _short(text: str) -> str:
@@ -237,6 +243,7 @@ SEPARATOR_LINE = re.compile(r'\s*"?sep=(\\t|[^\w"\r\n])[^\w\r\n]*(?:\r\n?|\n|\Z)
 """Excel's own first line `sep=;`, maybe quoted or with empty fields from another program."""
 
 _UNSEEN = re.compile("\\A[\ufeff\u200b-\u200f\u2028-\u202e\u2060\x00-\x08]+")
+_JSON = re.compile(r'\s*(?:\{\s*["}]|\[\s*[\[{\]"])')
 _NO_TABLES = {
     b"PK\x03\x04": "an Excel workbook",
     b"\xd0\xcf\x11\xe0": "an Excel workbook",
@@ -245,69 +252,94 @@ _NO_TABLES = {
 
 
 def read_table(
-    path: Path, needed: Sequence[str], optional: Sequence[str] = ()
+    path: Path, needed: Sequence[str] = (), optional: Sequence[str] = ()
 ) -> Iterator[TableRow]:
-    """Yield the rows under the header line.
+    """Yield the rows of a table in CSV, JSON, JSON lines or Parquet, as its bytes tell.
 
-    Column names ignore case. Excel's line `sep=` sets the separator; without it, `,`, `;` or tabs
-    separate columns.
+    Names of known columns ignore case in a CSV. Excel's line `sep=` sets its separator; without
+    it, `,`, `;` or tabs separate columns.
 
-    Raises `BadInput` if the file cannot be read, or if a needed column is missing.
+    Raises `BadInput` if the file cannot be read, or if a CSV lacks a needed column.
     """
-    text = _decoded(path)
+    with os_errors(f"Cannot read {path}"), path.open("rb") as file:
+        packed = file.read(4) == b"PAR1"
+    text = "" if packed else _decoded(path)
+    if not packed and not _JSON.match(text):
+        yield from _csv_rows(text, path.name, needed, (*needed, *optional))
+        return
+    for number, item in enumerate(_parquet(path) if packed else _json(text, path.name), start=1):
+        known = isinstance(item, dict)
+        yield TableRow(number, item if known else {}, "" if known else "The row is no JSON object.")
+
+
+def _parquet(path: Path) -> Iterator[Any]:
+    try:
+        from pyarrow import ArrowException, parquet
+    except ImportError:
+        raise BadInput("Reading Parquet takes pyarrow: run pip install -e '.[evaluate]'.") from None
+    try:
+        for batch in parquet.ParquetFile(path).iter_batches():
+            yield from batch.to_pylist()
+    except (OSError, ArrowException) as error:
+        reason = getattr(error, "strerror", None) or "it is damaged"
+        raise BadInput(f"Cannot read {path}: {reason}.") from None
+
+
+def _json(text: str, name: str) -> Iterable[Any]:
+    lines = [text] if text.lstrip().startswith("[") else filled_lines(text).values()
+    try:  # Bytes, because only these are checked to be UTF-8
+        items = [json.loads(line.encode("utf-8", "surrogateescape")) for line in lines]
+    except (ValueError, RecursionError):
+        raise BadInput(f"{name} is no JSON in UTF-8.") from None
+    return items[0] if isinstance(items[0], list) else items
+
+
+def _csv_rows(
+    text: str, name: str, needed: Sequence[str], named: Sequence[str]
+) -> Iterator[TableRow]:
     said = SEPARATOR_LINE.match(text)
     text = text[said.end() if said else 0 :]
     first = re.search(r"\S[^\r\n]*", text)
     if first is None:
-        raise BadInput(f"{path.name} is empty.")
+        raise BadInput(f"{name} is empty.")
     told = said[1].replace("\\t", "\t") if said else ""
     delimiter = told if told and told in first[0] else max(",;\t", key=first[0].count)
     records = _records(text, delimiter)
     header, fault = next(records, ([], ""))
     if fault:
-        raise BadInput(f"The header of {path.name} cannot be read: {fault}.")
-    known = {column.lower(): column for column in (*needed, *optional)}
-    columns = [known.get(name.strip().lower(), name.strip()) for name in header]
-    check_columns(columns, needed, path.name)
+        raise BadInput(f"The header of {name} cannot be read: {fault}.")
+    known = {column.lower(): column for column in named}
+    columns = [known.get(column.strip().lower(), column.strip()) for column in header]
+    check_columns(columns, needed, name)
     mark = "a tab" if delimiter == "\t" else delimiter
     for number, (values, fault) in enumerate(records, start=1):
-        values = _fitted(values, columns, known)
+        while len(values) > len(columns) and not values[-1].strip():
+            values.pop()
+        # Fields that a row lacks at its end are empty, unless for a known column
         if fault:
             fault = f"The row cannot be read: {fault}."
-        elif len(values) != len(columns):
+        elif len(values) > len(columns) or {*columns[len(values) :]} & {*named}:
             fault = (
                 f"The row has {len(values)} fields and the header {len(columns)}: put a text that "
                 f"holds {mark} in quotation marks."
             )
-        elif any("\udc80" <= character <= "\udcff" for value in values for character in value):
+        elif re.search("[\udc80-\udcff]", "".join(values)):
             fault = "The row is not UTF-8: save the table as UTF-8."
-        yield TableRow(number, dict(zip(columns, values, strict=False)), fault)
+        whole = dict.fromkeys(columns, "") | dict(zip(columns, values, strict=False))
+        yield TableRow(number, whole, fault)
 
 
 def _decoded(path: Path) -> str:
     """Return the text without invisible characters before it; raises `BadInput`."""
     with os_errors(f"Cannot read {path}"):
         data = path.read_bytes()
-    named = next((each for start, each in _NO_TABLES.items() if data.startswith(start)), "")
+    for start, named in _NO_TABLES.items():
+        if data.startswith(start):
+            raise BadInput(f"{path.name} is {named}, no table: save or unpack it as CSV.")
     wide = data[:2] in (b"\xff\xfe", b"\xfe\xff")
     # Bytes that are not UTF-8 become surrogates, found later per row
     text = data.decode("utf-16", "replace") if wide else data.decode("utf-8", "surrogateescape")
-    text = _UNSEEN.sub("", text, count=1)
-    if re.match(r'\s*(?:\{\s*["}]|\[\s*[\[{\]])', text):
-        named = "JSON"
-    if named:
-        raise BadInput(f"{path.name} is {named}, no CSV: save or unpack it as one.")
-    return text
-
-
-def _fitted(values: list[str], columns: Sequence[str], known: Mapping[str, str]) -> list[str]:
-    """Drop extra empty fields; fill up with empty ones, unless for a known column."""
-    while len(values) > len(columns) and not values[-1].strip():
-        values = values[:-1]
-    left_out = columns[len(values) :]
-    if any(column in known.values() for column in left_out):
-        return values
-    return [*values, *("" for _ in left_out)]
+    return _UNSEEN.sub("", text, count=1)
 
 
 def _records(text: str, delimiter: str) -> Iterator[tuple[list[str], str]]:

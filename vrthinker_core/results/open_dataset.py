@@ -1,10 +1,11 @@
-"""Reading of a data set by name, and choice of pairs."""
+"""Layouts of published data sets, reading of their tables, and choice of pairs."""
 
-import json
+import hashlib
+import re
 import shlex
-from collections.abc import Callable, Iterator, Sequence
-from functools import cache, partial
-from itertools import count
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,234 +15,198 @@ from vrthinker_core.results.layout import (
     FindVideo,
     PairLayout,
     TableRow,
-    as_text,
     check_columns,
-    find_below,
     make_pairs,
     read_table,
+    video_finder,
 )
+from vrthinker_core.storage import write_atomically
 from vrthinker_core.types import Dimension, Preference
 
-WORDS = {
-    **dict.fromkeys(("1", "first", "a", "1.0"), Preference.FIRST),
-    **dict.fromkeys(("2", "second", "b", "2.0"), Preference.SECOND),
-    **dict.fromkeys(("0", "tie", "same", "0.0"), Preference.TIE),
+
+def _words(first: str, second: str, tie: str) -> dict[str, Preference]:
+    """Return the label of each word; spaces between words are commas."""
+    labels = (Preference.FIRST, first), (Preference.SECOND, second), (Preference.TIE, tie)
+    return {word: label for label, words in labels for word in words.split(", ")}
+
+
+WORDS = _words("1, first, a, 1.0", "2, second, b, 2.0", "0, tie, same, 0.0")
+DATASETS = {
+    "videogen-reward": PairLayout(
+        ("path_A", "path_B"),
+        "prompt",
+        ("A_model", "B_model"),
+        {"TA": "TA", "MQ": "MQ", "VQ": "VQ", "OA": "Overall"},
+        _words("a", "b", "same"),
+        needed=("A_model", "B_model", "TA", "MQ", "VQ", "Overall"),
+        files="videogen-rewardbench.csv",
+        source="KlingTeam/VideoGen-RewardBench, then unpack its videos.zip",
+    ),
+    "genai-bench": PairLayout(
+        ("left_video", "right_video"),
+        "prompt",
+        ("left_model", "right_model"),
+        {"OA": "vote_type"},
+        _words("leftvote", "rightvote", "tievote, bothbad_vote"),
+        needed=("left_model", "right_model", "vote_type"),
+        files="*.parquet video_generation/*.parquet",
+        source="TIGER-Lab/GenAI-Bench; videos: tianleliphoebe/genai-arena-video-mp4",
+        by_name=True,
+    ),
+    "mj-bench-video": PairLayout(
+        ("video_0_path", "video_1_path"),
+        "caption",
+        ("video_0_model", "video_1_model"),
+        {
+            "TA": "Alignment",
+            "MQ": "Coherence & Consistency",
+            "VQ": "Fineness",
+            "OA": "overall_preference",
+        },
+        _words("video 1 better", "video 2 better", "same"),
+        undecided="hard to judge",
+        needed=("overall_preference",),
+        files="test.json",
+        source="MJ-Bench/MJ-BENCH-VIDEO",
+    ),
+    "csv": PairLayout(
+        ("video1", "video2"),
+        "prompt",
+        ("model1", "model2"),
+        {each: each.value for each in Dimension},
+        WORDS,
+    ),
 }
-CSV_LAYOUT = PairLayout(
-    ("video1", "video2"),
-    "prompt",
-    {each: each.value for each in Dimension},
-    ("model1", "model2"),
-    WORDS,
+"""Layouts that `evaluate` reads, by their name on the command line."""
+
+_OWN = DATASETS["csv"]
+FORMS = (
+    # Rapidata; dimensions as in the paper's appendix D
+    replace(_OWN, labels={"TA": "Alignment", "VQ": "Preference", "MQ": "Coherence"}),
+    # datapointai
+    replace(_OWN, labels={"TA": "Prompt_Adherence", "VQ": "Aesthetic", "MQ": "Coherence"}),
+    *DATASETS.values(),
 )
+"""All known layouts."""
 
-
-def read_pair_csv(path: Path) -> list[EvaluationPair]:
-    """Return the pairs of a CSV file.
-
-    Paths are full, or relative to the folder of the file. Raises `BadInput` if one of the three
-    columns is missing.
-    """
-    layout = CSV_LAYOUT
-    optional = (*layout.labels.values(), *layout.generators)
-    rows = read_table(path, (*layout.videos, layout.prompt), optional)
-    return make_pairs(rows, layout, partial(find_below, path.parent, absolute=True))
-
-
-VIDEOGEN_FILE = "videogen-rewardbench.csv"
-VIDEOGEN_LAYOUT = PairLayout(
-    ("path_A", "path_B"),
-    "prompt",
-    {Dimension.TA: "TA", Dimension.MQ: "MQ", Dimension.VQ: "VQ", Dimension.OA: "Overall"},
-    ("A_model", "B_model"),
-    {"a": Preference.FIRST, "b": Preference.SECOND, "same": Preference.TIE},
-)
-
-
-def read_videogen_reward(path: Path) -> list[EvaluationPair]:
-    """Return the pairs of a data set's folder, or of one table.
-
-    Videos of a table may lie anywhere, because `export` writes full paths. Raises `BadInput` if the
-    table does not have this layout.
-    """
-    table, layout = path / VIDEOGEN_FILE if path.is_dir() else path, VIDEOGEN_LAYOUT
-    columns = (*layout.videos, *layout.generators, layout.prompt, *layout.labels.values())
-    find = partial(find_below, table.parent, absolute=table is path)
-    return make_pairs(read_table(table, columns), layout, find)
-
-
-MJ_FILE = "test.json"
-OVERALL = "overall_preference"
-MJ_LAYOUT = PairLayout(
-    ("video_0_path", "video_1_path"),
-    "caption",
-    {
-        Dimension.TA: "Alignment",
-        Dimension.MQ: "Coherence & Consistency",
-        Dimension.VQ: "Fineness",
-        Dimension.OA: OVERALL,
-    },
-    ("video_0_model", "video_1_model"),
-    {
-        "video 1 better": Preference.FIRST,
-        "video 2 better": Preference.SECOND,
-        "same": Preference.TIE,
-    },
-    frozenset(("hard to judge",)),
-)
-
-
-def read_mj_bench_video(path: Path) -> list[EvaluationPair]:
-    """Return the pairs of a folder or file; raises `BadInput`."""
-    file = path / MJ_FILE if path.is_dir() else path
-    try:
-        with os_errors(f"Cannot read {file}"):
-            items = json.loads(file.read_bytes().decode("utf-8-sig"))
-    except (ValueError, RecursionError):
-        raise BadInput(f"{file.name} is no JSON in UTF-8.") from None
-    if not isinstance(items, list) or not items:
-        raise BadInput(f"{file.name} is no JSON list of pairs.")
-    needed = (*MJ_LAYOUT.videos, MJ_LAYOUT.prompt, OVERALL)
-    for column in needed:
-        if not any(isinstance(item, dict) and column in item for item in items):
-            raise BadInput(
-                f"{file.name} has no {column}. Each of its pairs needs {', '.join(needed)}."
-            )
-    return make_pairs(map(_mj_row, count(1), items), MJ_LAYOUT, partial(find_below, file.parent))
-
-
-def _mj_row(number: int, item: object) -> TableRow:
-    if not isinstance(item, dict):
-        return TableRow(number, {}, "The row is no JSON object.")
-    categories = item.get("category_preference")
-    values = {**(categories if isinstance(categories, dict) else {}), **item}
-    return TableRow(number, {name: as_text(value) for name, value in values.items()})
-
-
-SUBFOLDER = "video_generation"
-
-
-def video_finder(folder: Path, root: Path | None = None, *, absolute: bool = False) -> FindVideo:
-    """Return how a table in `folder` finds its videos: as `find_below`, or by name in `root`.
-
-    By name, if the table gives a name or an address alone. `root`: by default the folder of the
-    whole data set.
-    """
-    root = root or (folder.parent if folder.name in (SUBFOLDER, "data") else folder)
-
-    @cache
-    def by_name() -> dict[str, Path]:
-        return {each.name.lower(): each for each in sorted(root.rglob("*.*"), reverse=True)}
-
-    def find(name: str) -> Path:
-        try:
-            return find_below(folder, name, absolute=absolute)
-        except BadInput:
-            address, own = "://" in name, name.rpartition("/")[2]
-            found = by_name().get(own.lower()) if address or own == name else None
-            if found is not None and found.is_file():
-                return found
-            if address:
-                raise BadInput(
-                    f"There is no file {own[:120]} below {root}: put the videos of the data set "
-                    "there."
-                ) from None
-            raise
-
-    return find
-
-
-GENAI_LAYOUT = PairLayout(
-    ("left_video", "right_video"),
-    "prompt",
-    {Dimension.OA: "vote_type"},
-    ("left_model", "right_model"),
-    {
-        "leftvote": Preference.FIRST,
-        "rightvote": Preference.SECOND,
-        "tievote": Preference.TIE,
-        "bothbad_vote": Preference.TIE,
-    },
-)
-
-
-def read_genai_bench(path: Path) -> list[EvaluationPair]:
-    """Return the pairs of a Parquet file, or a folder's only split: `test-*`, or `test_v1-*`.
-
-    Raises `BadInput` if the folder has several splits or none.
-    """
-    files = [path]
-    if path.is_dir():
-        folders = (path, path / SUBFOLDER)
-        files = [file for folder in folders for file in sorted(folder.glob("*.parquet"))]
-        if not files:
-            told = f"{path} holds no Parquet file, nor does its folder {SUBFOLDER}."
-            raise BadInput(told + _source("genai-bench", path))
-        splits = sorted({file.name.partition("-")[0] for file in files})
-        if len(splits) > 1:
-            names = ", ".join(file.name for file in files)
-            raise BadInput(
-                f"{path} holds {' and '.join(splits)}, which are different sets of votes. Give the path of one: {names}."
-            )
-    folder = path if path.is_dir() else path.parent
-    return make_pairs(_genai_rows(files), GENAI_LAYOUT, video_finder(folder))
-
-
-def _genai_rows(files: list[Path]) -> Iterator[TableRow]:
-    try:
-        from pyarrow import ArrowException, parquet
-    except ImportError:
-        raise BadInput("Reading Parquet takes pyarrow: run pip install -e '.[evaluate]'.") from None
-    layout, numbers = GENAI_LAYOUT, count(1)
-    columns = [*layout.videos, layout.prompt, *layout.generators, *layout.labels.values()]
-    for file in files:
-        try:
-            check_columns(parquet.read_schema(file).names, columns, file.name)
-            rows: list[dict[str, Any]] = parquet.read_table(file, columns=columns).to_pylist()
-        except (OSError, ArrowException) as error:
-            reason = getattr(error, "strerror", None) or "it is no Parquet file, or a damaged one"
-            raise BadInput(f"Cannot read {file}: {reason}.") from None
-        for row in rows:
-            yield TableRow(next(numbers), {name: as_text(value) for name, value in row.items()})
-
-
-DATASETS: dict[str, Callable[[Path], list[EvaluationPair]]] = {
-    "videogen-reward": read_videogen_reward,
-    "genai-bench": read_genai_bench,
-    "mj-bench-video": read_mj_bench_video,
-    "csv": read_pair_csv,
-}
-"""Readers by their name on the command line."""
-
-TABLES = {"videogen-reward": VIDEOGEN_FILE, "mj-bench-video": MJ_FILE}  # In folders
-SOURCES = {  # On the Hub, and what else is to do
-    "videogen-reward": ("KlingTeam/VideoGen-RewardBench", ", then unpack its videos.zip"),
-    "genai-bench": ("TIGER-Lab/GenAI-Bench", "; videos: tianleliphoebe/genai-arena-video-mp4"),
-    "mj-bench-video": ("MJ-Bench/MJ-BENCH-VIDEO", ""),
-}
-
-
-def _source(kind: str, path: Path) -> str:
-    """Say how to download a published data set; "" for a CSV."""
-    if kind not in SOURCES:
-        return ""
-    (hub, more), folder = SOURCES[kind], shlex.quote(str(path.parent if path.suffix else path))
-    return f" Get it: hf download {hub} --local-dir {folder} --repo-type dataset{more}."
+LABEL = re.compile(rf"\b({'|'.join(Dimension)})\s*[=:]\s*([\w.+-]*\w)", re.IGNORECASE)
+VOTES = re.compile(r"weighted_results1_(\w+)")
 
 
 def read_dataset(kind: str, path: Path) -> list[EvaluationPair]:
-    """Return the pairs and broken rows in row order; raises `BadInput`."""
+    """Return the pairs and broken rows in row order.
+
+    Videos lie below the folder; those of a table that is given itself may have full paths, because
+    `export` writes these. Raises `BadInput`, with the way to download a published data set.
+    """
     if kind not in DATASETS:
         raise BadInput(f"There is no data set {kind!r}. Choose one of {', '.join(DATASETS)}.")
+    form = DATASETS[kind]
     with os_errors(f"Cannot read {path}"):
-        table = path / TABLES.get(kind, "") if path.is_dir() else path
-        if not table.exists():
-            raise BadInput(f"There is no file or folder {table}.{_source(kind, path)}")
         # Absolute, because results name their videos and may be read from any folder.
-        pairs = DATASETS[kind](path.absolute())
+        whole = path.absolute()
+        tables = find_tables(whole, [form.files])
+        folder = whole if whole.is_dir() else whole.parent
+        if not tables or not tables[0].exists():
+            at = shlex.quote(str(path.parent if path.suffix else path))
+            get = f" Get it: hf download --repo-type dataset --local-dir {at} {form.source}."
+            gone = f"{form.files or 'table'} in" if path.is_dir() else "file or folder"
+            raise BadInput(f"There is no {gone} {path}.{get if form.source else ''}")
+        root = data_root(folder) if form.by_name else None
+        find = video_finder(folder, root, absolute=kind == "csv" or folder != whole)
+        pairs = read_pairs(tables, [form], find, form.needed)
     if not pairs:
         raise BadInput(f"{path} holds no pair.")
     return pairs
+
+
+def data_root(folder: Path) -> Path:
+    """Return the folder of the whole data set that has its tables in `folder`."""
+    return folder.parent if folder.name in ("video_generation", "data") else folder
+
+
+def find_tables(path: Path, names: Sequence[str], split: str = "") -> list[Path]:
+    """Return the tables in a folder by the first of `names` that has any; a file is its own.
+
+    A name may be several patterns. Raises `BadInput` for several splits if none is `split`.
+    """
+    if not path.is_dir():
+        return [path]
+    each_name = (sorted(f for each in name.split() for f in path.glob(each)) for name in names)
+    splits: dict[str, list[Path]] = {}
+    for file in next(filter(None, each_name), []):
+        splits.setdefault(file.stem.partition("-")[0], []).append(file)
+    if len(splits) > 1 and split not in splits:
+        raise BadInput(
+            f"{path} holds {' and '.join(splits)}, which are different sets: give the path of one "
+            "file."
+        )
+    return splits.get(split) or [file for files in splits.values() for file in files]
+
+
+def read_pairs(
+    tables: Sequence[Path],
+    forms: Sequence[PairLayout],
+    find: FindVideo,
+    needed: Sequence[str] = (),
+) -> list[EvaluationPair]:
+    """Return the pairs of tables in the first of `forms` with most labels.
+
+    Raises `BadInput` for a table that cannot be read, or whose columns are of no form.
+    """
+    named = dict.fromkeys(column for form in forms for column in form.columns)
+    rows: list[TableRow] = []
+    for table in tables:
+        for row in read_table(table, optional=[*named]):
+            found = _in_columns(row.values)
+            found = {name: _unpacked(found[name], table.parent) for name in named if name in found}
+            rows.append(TableRow(len(rows) + 1, found, row.fault))
+    columns = {column for row in rows for column in row.values}
+    fitting = [form for form in forms if columns >= {*form.columns[:3], *needed}]
+    form = max(fitting, key=lambda form: len(columns & {*form.labels.values()}), default=forms[-1])
+    if rows:
+        check_columns([*columns], (*form.columns[:3], *needed), tables[0].name)
+    return make_pairs(rows, form, find)
+
+
+def _in_columns(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a published row in the columns of a layout.
+
+    Of two weighted results the larger side wins, however small the difference: the paper names no
+    margin. Equal sides are a tie.
+    """
+    categories, videos = row.get("category_preference"), row.get("image")
+    shown = videos if isinstance(videos, list) and len(videos) == 2 else []  # RL rows
+    found = {**(categories if isinstance(categories, dict) else {}), **row}  # MJ-Bench-Video
+    if isinstance(answer := row.get("answer"), str):
+        labels = {name.upper(): label for name, label in LABEL.findall(answer)}
+        found = found | (labels or {"OA": answer}) if shown else labels | found
+    for side in (1, 2):
+        name = f"video{side}"
+        if shown:
+            found[name] = shown[side - 1]
+        elif (file := row.get(f"file_name{side}")) and "://" in str(row.get(name, "://")):
+            found[name] = file  # Rapidata names its files beside their addresses
+    for name in {match[1] for match in map(VOTES.fullmatch, row) if match}:
+        with suppress(TypeError, ValueError, KeyError):  # A missing value is no label
+            first, second = (float(row[f"weighted_results{side}_{name}"]) for side in (1, 2))
+            if first == first and second == second:
+                found[name] = "0" if first == second else "1" if first > second else "2"
+    return found
+
+
+def _unpacked(value: Any, folder: Path) -> Any:
+    """Return a cell; a video that it holds itself is written to `folder` once, as datapointai's."""
+    data = value.get("bytes") if isinstance(value, dict) else None
+    if not isinstance(data, bytes):
+        return value
+    suffix = Path(value.get("path") or "").suffix or ".mp4"
+    file = folder / "videos" / f"{hashlib.sha256(data).hexdigest()[:16]}{suffix}"
+    with os_errors(f"Cannot unpack a video to {file}"):
+        if not file.exists():
+            file.parent.mkdir(exist_ok=True)
+            write_atomically(file, data)
+    return str(file)
 
 
 def take_some(pairs: Sequence[EvaluationPair], limit: int | None) -> list[EvaluationPair]:

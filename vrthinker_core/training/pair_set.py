@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property
 from itertools import accumulate
 from typing import Literal, get_args
 
@@ -41,9 +41,12 @@ class DrawnFrames:
     def __init__(self, pair: DrawnPair, size: int = 112, grid: Grid = EVERY_FRAME) -> None:
         """Draw frames of `size` pixels a side; `grid` maps slots to frames."""
         self.pair, self._size, self._grid = pair, size, grid
-        self._renderers: dict[Side, SceneRenderer] = {}
         self._frames: dict[FrameRef, Frame] = {}
         self._lock = threading.Lock()  # Samples of one pair are played side by side
+
+    @cached_property
+    def _renderers(self) -> dict[Side, SceneRenderer]:
+        return {side: SceneRenderer(self.pair.scenes[side], self._size) for side in Side}
 
     @property
     def clips(self) -> tuple[ClipInfo, ClipInfo]:
@@ -60,19 +63,16 @@ class DrawnFrames:
     def __call__(self, refs: Sequence[FrameRef]) -> tuple[Frame, ...]:
         """Return the frames of the refs, in their order."""
         with self._lock:
-            for ref in refs:
-                if ref not in self._frames:
-                    self._frames[ref] = self._draw(ref)
-        return tuple(self._frames[ref] for ref in refs)
+            return tuple(map(self._frame, refs))
 
-    def _draw(self, ref: FrameRef) -> Frame:
-        side, size, index = ref.side, self._size, self._grid.index(ref.slot, FRAMES)
-        if side not in self._renderers:
-            self._renderers[side] = SceneRenderer(self.pair.scenes[side], size)
-        pixels = np.ascontiguousarray(self._renderers[side].frame(index)).tobytes()
-        key = f"drawn {self.pair.seed}:{int(side)}:{index}:{size}"
-        times = index / FRAME_RATE, (index + 1) / FRAME_RATE
-        return Frame(ref, index, *times, size, size, key, pixels)
+    def _frame(self, ref: FrameRef) -> Frame:
+        if ref not in self._frames:
+            size, index = self._size, self._grid.index(ref.slot, FRAMES)
+            pixels = np.ascontiguousarray(self._renderers[ref.side].frame(index)).tobytes()
+            key = f"drawn {self.pair.seed}:{int(ref.side)}:{index}:{size}"
+            times = index / FRAME_RATE, (index + 1) / FRAME_RATE
+            self._frames[ref] = Frame(ref, index, *times, size, size, key, pixels)
+        return self._frames[ref]
 
 
 class OpenClips(AbstractContextManager["OpenClips"]):
@@ -85,15 +85,8 @@ class OpenClips(AbstractContextManager["OpenClips"]):
     def __init__(self, plan: FramePlan, most: int = 16) -> None:
         """`plan`: of the protocol that asks; `most`: open pairs, of two processes each."""
         self._plan, self._most = plan, most
-        self._lock = threading.RLock()
-        self._pool = DecoderPool()
+        self._lock, self._pool = threading.RLock(), DecoderPool()
         self._open: OrderedDict[VideoPair, tuple[PairOpening, tuple[Clip, Clip]]] = OrderedDict()
-        self._infos: dict[VideoPair, tuple[ClipInfo, ClipInfo]] = {}
-
-    @property
-    def open_pairs(self) -> int:
-        """Pairs that are open now."""
-        return len(self._open)
 
     def frames(self, videos: VideoPair, refs: Sequence[FrameRef]) -> tuple[Frame, ...]:
         """The frames of a pair. Raises VideoError with one sentence that names the video."""
@@ -102,21 +95,19 @@ class OpenClips(AbstractContextManager["OpenClips"]):
             try:
                 return frame_source(clips)(refs)
             except VideoError:
-                self._close(videos)
+                self._open.pop(videos)[0].close()
                 raise
 
     def infos(self, videos: VideoPair) -> tuple[ClipInfo, ClipInfo]:
         """What the two files are. Raises VideoError."""
         with self._lock:
-            if videos not in self._infos:
-                self._clips(videos)
-            return self._infos[videos]
+            first, second = self._clips(videos)
+            return first.info, second.info
 
     def close(self) -> None:
         """Close every pair that is open. May be called again."""
         with self._lock:
-            while self._open:
-                self._close(next(iter(self._open)))
+            self._keep(0)
             self._pool.close()
 
     def __exit__(self, *_: object) -> None:
@@ -124,8 +115,7 @@ class OpenClips(AbstractContextManager["OpenClips"]):
 
     def _clips(self, videos: VideoPair) -> tuple[Clip, Clip]:
         if videos not in self._open:
-            while len(self._open) >= self._most:
-                self._close(next(iter(self._open)))
+            self._keep(self._most - 1)
             with ThreadPoolExecutor(2) as executor:
                 opening = PairOpening(videos, self._plan, self._pool, executor)
             first, second, error = opening.clips()
@@ -133,12 +123,12 @@ class OpenClips(AbstractContextManager["OpenClips"]):
                 opening.close()
                 raise error or VideoError("The videos cannot be opened.")
             self._open[videos] = opening, (first, second)
-            self._infos[videos] = first.info, second.info
         self._open.move_to_end(videos)
         return self._open[videos][1]
 
-    def _close(self, videos: VideoPair) -> None:
-        self._open.pop(videos)[0].close()
+    def _keep(self, most: int) -> None:
+        while len(self._open) > most:
+            self._open.popitem(last=False)[1][0].close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +181,7 @@ class PairSet(AbstractContextManager["PairSet"]):
         train without it, and if no row has a label.
         """
         of = f" of {name}" if name else ""
-        broken = [row for row in rows if row.fault and not row.id.partition("-again")[1]]
+        broken = [row for row in rows if row.fault and "-again" not in row.id]
         if broken:
             more = f"; {count(len(broken), 'row')} of {len(rows):,} cannot be used"
             raise BadInput(
@@ -288,21 +278,19 @@ class PairSet(AbstractContextManager["PairSet"]):
 
         Raises BadInput if all pairs have one prompt, and held-out ones are wanted.
         """
-        found = self._part(PARTS.index(name), self._divide(config)[name])
-        if found.size == 0:
+        prompts, members = self._divide(config)[name], self.members or [(self, 1.0)]
+        parts = [(each._part(name, prompts), weight) for each, weight in members]
+        parts = [(part, weight) for part, weight in parts if part.size != 0]
+        if not parts:
             raise BadInput(
                 "All pairs of the data have one prompt, and those of one prompt are held out to "
                 "measure with: give pairs of two prompts or more."
             )
-        return found
+        return PairSet.mixed(parts, self.seed) if self.members else parts[0][0]
 
-    def _part(self, number: int, prompts: Collection[str]) -> PairSet:
-        if self.members:
-            parts = [(each._part(number, prompts), weight) for each, weight in self.members]
-            found = [(part, weight) for part, weight in parts if part.size != 0]
-            return PairSet.mixed(found, self.seed) if found else replace(self, size=0)
+    def _part(self, name: PartName, prompts: Collection[str]) -> PairSet:
         if self.size is None:
-            first = number * 10_000_000  # Pairs of each part
+            first = PARTS.index(name) * 10_000_000  # Pairs of each part
             return replace(self, pair=lambda number: self.pair(first + number))
         numbers = [number for number in range(self.size) if self.pair(number).prompt in prompts]
         return replace(self, pair=lambda number: self.pair(numbers[number]), size=len(numbers))
@@ -317,10 +305,9 @@ class PairSet(AbstractContextManager["PairSet"]):
         found = self._divide(config)
         if not found["held-out"] or found["grpo"] != found["cold-start"]:
             return ""
-        prompts = count(len(found["grpo"] | found["held-out"]), "prompt")
         return (
-            f"The data hold {prompts}, too few to divide: the stages share all but one, which is "
-            "held out to measure with."
+            f"The data hold {count(len(found['grpo']) + 1, 'prompt')}, too few to divide: the "
+            "stages share all but one, which is held out to measure with."
         )
 
     def shuffled(self, seed: int) -> PairSet:
@@ -334,7 +321,8 @@ class PairSet(AbstractContextManager["PairSet"]):
 
         def pair(number: int) -> LabelledPair:
             epoch, place = divmod(number, size)
-            return replace(self.pair(_epoch_order(seed, epoch, size)[place]), seed=number)
+            order = np.random.default_rng((seed, epoch)).permutation(size)
+            return replace(self.pair(int(order[place])), seed=number)
 
         return replace(self, pair=pair, size=None)
 
@@ -345,8 +333,3 @@ class PairSet(AbstractContextManager["PairSet"]):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-@lru_cache(maxsize=16)
-def _epoch_order(seed: int, epoch: int, size: int) -> tuple[int, ...]:
-    return tuple(np.random.default_rng((seed, epoch)).permutation(size).tolist())
