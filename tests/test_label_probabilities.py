@@ -26,7 +26,6 @@ from vrthinker_core.traces import from_json, load, to_json
 from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.types.events import Event, Trace
 from vrthinker_core.types.messages import Completion
-from vrthinker_core.types.order import swap_turn
 from vrthinker_core.words import percent
 
 TOLD = Completion(
@@ -81,15 +80,6 @@ def test_the_probabilities_of_a_run_are_those_of_the_turn_that_gave_its_verdict(
     assert verdict_probabilities([*trace.turns, again], trace.finished.verdict) == {}
     assert verdict_probabilities(trace.turns, None) == {}
     assert verdict_probabilities([], trace.finished.verdict) == {}
-
-
-def test_probabilities_change_sides_with_the_labels() -> None:
-    turn = handmade_runs.telling_probabilities().turns[-1]
-    there = swap_turn(turn)
-    assert verdict_probabilities([there], there.reply.verdict) == {
-        dimension: (tie, second, first) for dimension, (tie, first, second) in SHARES.items()
-    }
-    assert swap_turn(there) == turn
 
 
 HOSTILE: list[tuple[list[Any], Any]] = [

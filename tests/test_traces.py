@@ -111,13 +111,6 @@ def test_what_a_reply_may_hold_is_read_back(stored: bytes) -> None:
     assert from_json(to_json(said)) == said
 
 
-@pytest.mark.parametrize(
-    "wants", [{"indices": [], "dropped": [1] * 70_000}, {"indices": [1] * 70_000}], ids=len
-)
-def test_a_list_that_is_too_long_is_refused(stored: bytes, wants: Any) -> None:
-    check_refused(changed(stored, ["turns", 0, "reply", "wants"], wants))
-
-
 def test_no_field_of_a_trace_takes_a_list_without_a_bound() -> None:
     schema = repr(type_adapter(Trace).core_schema)
     lists = schema.count("'variadic_item_index'")

@@ -17,22 +17,18 @@ from tests.test_traces import changed
 from tests.ui.support import handmade_runs
 from vrthinker_core.errors import TraceError
 from vrthinker_core.traces import from_json, to_json
-from vrthinker_core.types import Preference, Run, Verdict, Vote
-from vrthinker_core.types.events import Swapped, Trace, Voted, add_event
+from vrthinker_core.types import Preference, Verdict, Vote
+from vrthinker_core.types.events import Swapped, Voted, add_event
 
 AT = datetime(2026, 11, 22, 9, 30, tzinfo=UTC)
 LABELS = Verdict(TA=Preference.FIRST, MQ=Preference.SECOND)
 VOTE = Vote(AT, LABELS, True, (60, 16), "Video 2 jumps — see #60 <b>.", blind=True)
 RUN = handmade_runs.three_turns()
-
-
-def both_orders() -> Trace:
-    second = Run(replace(RUN.started, clips=RUN.started.clips[::-1]), RUN.turns, RUN.finished)
-    return replace(RUN, swapped=second, vote=VOTE)
+BOTH_ORDERS = replace(handmade_runs.both_orders(), vote=VOTE)
 
 
 def test_the_last_vote_counts_and_its_place_among_the_events_does_not() -> None:
-    trace = both_orders()
+    trace = BOTH_ORDERS
     events = list(trace.events())
     assert events[-1] == Voted(VOTE)
     earlier = Voted(replace(VOTE, note="before the order was checked"))
@@ -71,7 +67,7 @@ def test_a_blind_vote_opens_also_where_the_run_was_cut_off(tmp_path: Path) -> No
 
 
 def test_replay_prints_the_vote_and_the_labels_stay_the_judges(tmp_path: Path) -> None:
-    voted = replace(both_orders(), vote=replace(VOTE, at=AT + timedelta(hours=1)))
+    voted = replace(BOTH_ORDERS, vote=replace(VOTE, at=AT + timedelta(hours=1)))
     (tmp_path / "run.json").write_bytes(to_json(voted))
     said = run_command("replay", tmp_path / "run.json")
     assert said.returncode == 0

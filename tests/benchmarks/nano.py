@@ -1,4 +1,4 @@
-"""python -m tests.benchmarks.nano [--quick] [--pairs N]
+"""python -m tests.benchmarks.nano [--quick]
 
 The built-in judge's labels against the truth of drawn pairs, through the whole product.
 
@@ -31,10 +31,7 @@ UNSEEN = 2_000_000_000
 
 def main() -> None:
     """Run the benchmark."""
-    parser = benchmark_parser(__doc__, "6 pairs")
-    parser.add_argument("--pairs", type=int, help="60, with --quick 6")
-    options = parser.parse_args()
-    count = options.pairs or (6 if options.quick else 60)
+    count = 6 if benchmark_parser(__doc__, "6 pairs").parse_args().quick else 60
     with tempfile.TemporaryDirectory() as folder:
         table = write_pairs(count, UNSEEN, Path(folder), 224)
         print(json.dumps(measure(read_dataset("csv", table))))

@@ -1,4 +1,4 @@
-"""python -m tests.benchmarks.server (--vllm FOLDER | --address URL) [--quick] [--pairs N]
+"""python -m tests.benchmarks.server (--vllm FOLDER | --address URL) [--quick]
 
 The built-in judge on a vLLM server against the same judge in this process, over drawn pairs.
 
@@ -28,7 +28,7 @@ from tests.benchmarks.tools import benchmark_parser
 from tests.support.drawn_pairs import drawn_pairs
 from tests.support.served_models import NO_VLLM, vllm_program, vllm_serving
 from tests.support.wire_counter import CountingProxy, counting
-from vrthinker_core import TurnEnded, VideoPair, judge, judge_many, open_backend
+from vrthinker_core import TurnEnded, VideoPair, judge_many, open_backend
 from vrthinker_core.backends import Backend
 from vrthinker_core.types.messages import Completion, Image, Message, Sampling, Text
 
@@ -43,18 +43,16 @@ WEIGHED = 10  # Pairs whose requests are weighed
 def main() -> None:
     """Run the benchmark."""
     parser = benchmark_parser(__doc__, "12 pairs, and one server")
-    parser.add_argument("--pairs", type=int, help="120, with --quick 12")
     parser.add_argument("--vllm", help="a virtual environment with vLLM (default: VRT_VLLM)")
     parser.add_argument("--address", help="a vLLM server that has the built-in judge as `nano`")
     options = parser.parse_args()
-    count = 1 + (options.pairs or (12 if options.quick else 120))
+    count = 1 + (12 if options.quick else 120)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         first, *pairs = drawn_pairs(count, UNSEEN, folder / "pairs")
         with _address(options, folder, INTERVAL) as address:
-            replies(
-                first, open_backend(f"server:{address}")
-            )  # what a server does once is done then
+            # What a server does once is done then
+            replies_of([first], open_backend(f"server:{address}"), 1)
             result = measure(pairs, address)
             costs = {"whole": token_cost(address, False), "by_16": token_cost(address, True)}
         if not options.quick and not options.address:
@@ -121,20 +119,13 @@ def token_cost(address: str, streams: bool) -> int:
         return round(1e6 * (time.process_time() - started) / tokens)
 
 
-def replies(pair: VideoPair, backend: Backend) -> list[str]:
-    """The text of each turn."""
-    return [
-        event.turn.completion.text for event in judge(pair, backend) if isinstance(event, TurnEnded)
-    ]
-
-
 def _weigh(pairs: Sequence[VideoPair], served: Backend, proxy: CountingProxy) -> dict[str, Any]:
     """What the requests weigh by turn. A proxy that reads each is slower than the server alone, so nothing is timed here."""
     weights: dict[int, list[int]] = {}
     twice = 0
     for pair in pairs:
         before = len(proxy.request_bytes)
-        replies(pair, served)
+        replies_of([pair], served, 1)
         for turn, weight in enumerate(proxy.request_bytes[before:], start=1):
             weights.setdefault(turn, []).append(weight)
         sent = [digest for found in proxy.digests[before:] for digest in found]

@@ -178,6 +178,19 @@ def test_a_browser_cannot_choose_or_send_what_is_not_offered(server: Server, cli
     assert ("/missing" in text, ".jsonl" in text) == (False, False), "no path of a judge"
 
 
+def test_a_live_run_names_each_frame_once(server: Server, clips: Clips) -> None:
+    """Updates tell what is new: the page gets no turn again."""
+    event, inputs = calls.compare_inputs(server)
+    videos = dict(zip(("first", "second"), calls.uploaded(server, clips), strict=True))
+    form = {**videos, "prompt": PROMPT}
+    calls.act(server, event, [form.get(part["elem_id"]) for part in inputs], "a-page")
+    follow, _ = calls.find_event(server, "buttons", "submit")
+    told = map(json.dumps, calls.updates(server, follow, [], "a-page"))
+    live = "".join(each for each in told if "process_generating" in each)
+    assert len(re.findall(r"frames/\w+/\w+\.jpg", live)) == 2 * (4 + 2)
+    assert len(live) < 30_000
+
+
 def test_a_comparison_takes_videos_prompt_judge_and_every_setting(server: Server) -> None:
     parts = {part.get("elem_id"): part for part in calls.compare_inputs(server)[1]}
     names = ["first", "second", "prompt", "judge", *(row.name for row in PAGE_SETTINGS)]

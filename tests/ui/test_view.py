@@ -186,6 +186,15 @@ def test_what_the_judge_asks_for_has_its_place_before_it_comes(
     assert page_of(trace)["coming"] is None
 
 
+def test_a_long_run_is_told_in_few_bytes() -> None:
+    """Six turns of twelve pairs: the page opens a saved one in less than a second."""
+    shown = [pairs(range(turn, 128, 11)) for turn in range(6)]
+    turns = [runs.asking(turn, each, range(turn, 128, 11)) for turn, each in enumerate(shown, 1)]
+    told = json.dumps(page_of(Trace(started(), tuple(turns), ANSWERED)))
+    assert told.count(".jpg") == 2 * sum(len(range(turn, 128, 11)) for turn in range(6))
+    assert len(told) < 100_000
+
+
 def drawn_at(tile: Any) -> list[Any]:
     """What is known of a tile before its frames come."""
     halves = [half and (half["place"], half["ratio"]) for half in tile["halves"]]

@@ -121,22 +121,36 @@ def join(server: Server, event: int, values: Sequence[object], session_id: str) 
     post(server, "queue/join", json.dumps(body).encode())
 
 
-def act(server: Server, event: int, values: Sequence[object]) -> Any:
-    """Send one of the page's events. Returns its output, or its error."""
-    join(server, event, values, session_id := uuid.uuid4().hex)
+def updates(
+    server: Server, event: int, values: Sequence[object], session_id: str
+) -> Iterator[dict[str, Any]]:
+    """Send one of the page's events; the messages that the page gets, up to its output."""
+    join(server, event, values, session_id)
     url = f"{server.url}gradio_api/queue/data?session_hash={session_id}"
     with urllib.request.urlopen(url, timeout=PATIENCE_S) as response:
         for line in response:
             message = json.loads(line.removeprefix(b"data:")) if line.startswith(b"data:") else {}
+            yield message
             if message.get("msg") == "process_completed":
-                return message["output"]
+                return
     raise AssertionError("the stream ended without an output")
+
+
+def act(server: Server, event: int, values: Sequence[object], session_id: str = "") -> Any:
+    """Send one of the page's events. Returns its output, or its error."""
+    *_, last = updates(server, event, values, session_id or uuid.uuid4().hex)
+    return last["output"]
+
+
+def find_event(server: Server, part: str, trigger: str) -> tuple[int, list[dict[str, Any]]]:
+    """The number of an event of a component, and the components whose values it takes."""
+    page = config(server)
+    parts = {each["id"]: each["props"] for each in page["components"]}
+    (target,) = (each for each, props in parts.items() if props.get("elem_id") == part)
+    found = next(each for each in page["dependencies"] if [target, trigger] in each["targets"])
+    return found["id"], [parts[each] for each in found["inputs"]]
 
 
 def compare_inputs(server: Server) -> tuple[int, list[dict[str, Any]]]:
     """The number of the Compare button's event, and the components whose values it takes."""
-    page = config(server)
-    parts = {part["id"]: part["props"] for part in page["components"]}
-    (go,) = (part for part, props in parts.items() if props.get("elem_id") == "go")
-    (found,) = (each for each in page["dependencies"] if [go, "click"] in each["targets"])
-    return found["id"], [parts[part] for part in found["inputs"]]
+    return find_event(server, "go", "click")
