@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
-import random
 import resource
-import signal
 import subprocess
 import sys
 import tempfile
-import time
-from dataclasses import replace
-from itertools import count
 from pathlib import Path
 
 import pytest
 
 from tests.support.file_limit import file_limit, open_file_limit
-from tests.support.forks import PAGE
-from tests.support.waiting import until
-from tests.ui.support import handmade_runs
 from vrthinker_core.errors import BadInput
 from vrthinker_core.storage import (
     BLOCK,
@@ -31,45 +24,24 @@ from vrthinker_core.storage import (
     write_atomically,
 )
 from vrthinker_core.system import WANTED_FILES, allow_open_files, allow_pairs
-from vrthinker_core.traces import TraceWriter, load
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs SIGKILL and locks")
 
 DIE = "import os, sys; from pathlib import Path; from vrthinker_core.storage import atomic_path, owned_folder; "
-RUN = handmade_runs.three_turns()
-
-
-def write_for_ever(folder: Path) -> None:
-    """Save traces, turn by turn and one run after another."""
-    for number in count():
-        writer = TraceWriter(folder / f"run-{number % 7}.json")
-        for turns in range(4):
-            writer.save(replace(RUN, turns=RUN.turns[:turns], finished=None))
-        writer.save(RUN)
-
-
-def stamps(folder: Path, whole: bool = False) -> set[tuple[str, int]]:
-    """The files that are whole or not, with their times."""
-    found = (path for path in folder.glob("*") if (path.suffix == ".json") is whole)
-    return {(path.name, path.stat().st_mtime_ns) for path in found}
+KILL_WRITERS = """
+import json, sys
+from pathlib import Path
+from tests.benchmarks.kills import kill_writers
+print(json.dumps(kill_writers(Path(sys.argv[1]), 40)))
+"""
 
 
 def test_killed_writers_tear_nothing_and_leave_nothing_after_the_next_start(tmp_path: Path) -> None:
-    """Each writes in the folder of the one before, a file every few milliseconds."""
-    moments, left, halves = random.Random(0), set[tuple[str, int]](), 0
-    for _ in range(25):
-        before = stamps(tmp_path, whole=True)
-        writer = PAGE.start(write_for_ever, tmp_path)
-        until(lambda before=before: stamps(tmp_path, whole=True) != before)
-        time.sleep(moments.uniform(0, 0.05))
-        os.kill(writer.pid or 0, signal.SIGKILL)
-        writer.join()
-        halves += bool(stamps(tmp_path) - left)
-        left = stamps(tmp_path)
-        assert all(load(path).started.prompt for path in tmp_path.glob("*.json")), "torn"
-    assert halves > 0, "no kill came within a file"
-    TraceWriter(tmp_path / "last.json").save(RUN)
-    assert stamps(tmp_path) == set()
+    command = [sys.executable, "-c", KILL_WRITERS, str(tmp_path)]
+    figures = json.loads(subprocess.check_output(command, text=True))
+    assert (figures["torn"], figures["left"]) == (0, 0)
+    assert figures["traces"] > 2
+    assert figures["halves"] > 0, "no kill came within a file"
 
 
 def die(code: str, folder: Path) -> None:
