@@ -17,6 +17,7 @@ from tests.test_cli import call
 from tests.test_judge import ANSWER, CALL
 from tests.test_traces import changed
 from tests.test_votes import VOTE
+from tests.training.test_token_rows import labelled
 from tests.ui.support.saved_examples import write_example
 from vrthinker_core import export
 from vrthinker_core.backends import ScriptedBackend
@@ -27,6 +28,7 @@ from vrthinker_core.results.result import RESULTS, TRACES, result_of, to_line
 from vrthinker_core.runner import judge, judge_branch
 from vrthinker_core.traces import load, to_json
 from vrthinker_core.training.config import CONFIG
+from vrthinker_core.training.data import read_traced_pairs
 from vrthinker_core.training.export import CSV_COLUMNS, ROWS, examples, opening_text
 from vrthinker_core.training.run_folder import STATE
 from vrthinker_core.training.traces import (
@@ -35,6 +37,7 @@ from vrthinker_core.training.traces import (
     TraceFile,
     known_labels,
     read_traces,
+    to_rollout,
 )
 from vrthinker_core.types import (
     Dimension,
@@ -382,10 +385,9 @@ def seen(message: Message) -> list[object]:
         (PAIRED, "paired", Settings()),
         (PAIRED, "paired", Settings(window=1)),
         (PAIRED, "paired", Settings(max_turns=4)),
-        (PAIRED, "paired", Settings(window=1, frames="random")),
         (CONCAT, "concat", Settings()),
         (CONCAT, "concat", Settings(window=1, preset="clean", opening="card")),
-        (CONCAT, "concat", Settings(preset="paper-rapidata", frames="random", opening_frames=32)),
+        (CONCAT, "concat", Settings(preset="paper-rapidata", opening_frames=32)),
         (["what?", ANSWER], "paired", Settings()),
     ],
 )
@@ -404,6 +406,25 @@ def test_prompts_are_what_was_sent(
     assert taught == len(trace.turns) == len(sent), "each reply is taught once"
     assert (len(found) > 1) is (settings.window == 1 or protocol == "concat")
     assert opening_text(trace) == sent[0][-1].text
+
+
+def test_a_control_teaches_nothing(tmp_path: Path) -> None:
+    """Its judge answered after frames that it did not ask for."""
+    trace, _ = recorded(tmp_path, PAIRED, "paired", Settings(frames="random"))
+    told = voted(trace, agrees=True, **dict.fromkeys(("TA", "MQ", "VQ", "OA"), FIRST))
+    (tmp_path / "trace.json").write_bytes(to_json(told))
+    for kind in ROWS:
+        report = export([tmp_path], kind, tmp_path / "rows")
+        assert (report.rows, len(report.skipped)) == (0, 1)
+        assert "it is a control" in report.skipped[0]
+    assert read_traced_pairs(tmp_path) == []
+    pair = replace(labelled(3), prompt=trace.started.prompt)
+    with pytest.raises(NotForTraining, match="it is a control"):
+        to_rollout(
+            replace(trace, started=replace(trace.started, clips=(None, None))),
+            pair,
+            keep_tokens=True,
+        )
 
 
 def test_a_trace_that_says_something_else_was_sent_is_no_example() -> None:

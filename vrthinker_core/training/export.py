@@ -23,6 +23,7 @@ from vrthinker_core.training.traces import (
     KnownLabel,
     NotForTraining,
     TraceFile,
+    check_control,
     frames_without_pixels,
     known_labels,
     known_verdict,
@@ -140,6 +141,7 @@ def _all_rows(
     for file in read_traces(places, report.out, skip):
         before, trace = report.rows, file.trace
         try:
+            check_control(trace)
             if voted_only or agreed_only:
                 _check_votes(file, agreed_only=agreed_only)
             for row in make(file):

@@ -138,12 +138,19 @@ def _known_pairs(folder: Path) -> dict[Path, EvaluationPair]:
     return pairs
 
 
+def check_control(run: Run) -> None:
+    """Raise NotForTraining for a control, whose judge did not choose its frames."""
+    if run.started.settings.frames == "random":
+        raise NotForTraining("it is a control: frames were drawn at random in place of its own")
+
+
 def trace_videos(file: TraceFile, run: Run) -> list[dict[str, Any]]:
     """Return `path`, `sha256`, `frames`, `fps` of both videos of a run.
 
     A path is whole if the very file is beside the trace or at its pair's place; else it is the file
-    name. Raises NotForTraining if a video was never opened.
+    name. Raises NotForTraining for a control, and if a video was never opened.
     """
+    check_control(run)
     videos = []
     for side, clip in zip(Side, run.started.clips, strict=True):
         if clip is None:
@@ -183,8 +190,9 @@ def run_protocol(run: Run) -> PromptProtocol:
 def sent_prompts(run: Run, source: FrameSource | None = None) -> list[tuple[Message, ...]]:
     """Return what was sent before each reply, with pixels from `source`.
 
-    Raises NotForTraining if today's rendering differs from the trace.
+    Raises NotForTraining for a control, and if today's rendering differs from the trace.
     """
+    check_control(run)
     branch = run.started.branch
     if branch is not None and branch.frames:
         raise NotForTraining(f"a person, not the judge, chose the frames of turn {branch.turn}")
@@ -247,8 +255,8 @@ def to_rollout(run: Run, pair: LabelledPair, *, keep_tokens: bool) -> Rollout:
     """Return the rollout of a stored run, with its pair's frames.
 
     `keep_tokens` if the trained model wrote the run: its tokens are learnt as they are. The text of
-    another model is tokenised anew. Raises VideoError, and NotForTraining if the run is of another
-    pair or its prompts differ today.
+    another model is tokenised anew. Raises VideoError, and NotForTraining if the run is a control
+    or of another pair, or its prompts differ today.
     """
     if not is_of(run, pair):
         raise NotForTraining(
