@@ -23,13 +23,14 @@ from vrthinker_core import export
 from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.branch_plan import Changes, plan_branch
 from vrthinker_core.errors import BadInput
+from vrthinker_core.protocols import make_protocol
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import RESULTS, TRACES, result_of, to_line
 from vrthinker_core.runner import judge, judge_branch
 from vrthinker_core.traces import load, to_json
 from vrthinker_core.training.config import CONFIG
 from vrthinker_core.training.data import read_traced_pairs
-from vrthinker_core.training.export import CSV_COLUMNS, ROWS, examples, opening_text
+from vrthinker_core.training.export import CSV_COLUMNS, ROWS, examples
 from vrthinker_core.training.run_folder import STATE
 from vrthinker_core.training.traces import (
     KnownLabel,
@@ -385,6 +386,7 @@ def seen(message: Message) -> list[object]:
         (PAIRED, "paired", Settings()),
         (PAIRED, "paired", Settings(window=1)),
         (PAIRED, "paired", Settings(max_turns=4)),
+        ([ANSWER], "paired", Settings(max_turns=1)),
         (CONCAT, "concat", Settings()),
         (CONCAT, "concat", Settings(window=1, preset="clean", opening="card")),
         (CONCAT, "concat", Settings(preset="paper-rapidata", opening_frames=32)),
@@ -405,7 +407,10 @@ def test_prompts_are_what_was_sent(
             taught += 1
     assert taught == len(trace.turns) == len(sent), "each reply is taught once"
     assert (len(found) > 1) is (settings.window == 1 or protocol == "concat")
-    assert opening_text(trace) == sent[0][-1].text
+    labels = dict.fromkeys(("TA", "MQ", "VQ", "OA"), FIRST)
+    row, *_ = exported(tmp_path, "rl", voted(trace, **labels))
+    forced = make_protocol(settings, protocol).force_answer()
+    assert row["question"] == sent[0][-1].text.removesuffix(forced)
 
 
 def test_a_control_teaches_nothing(tmp_path: Path) -> None:

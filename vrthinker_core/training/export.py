@@ -6,8 +6,8 @@ trace's evaluation found it, else by its file name. Its SHA-256 always stands be
 """
 
 import csv
-import hashlib
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -17,14 +17,13 @@ from typing import Any, Literal
 
 from vrthinker_core.drawn.notes import outside_words
 from vrthinker_core.errors import BadInput, os_errors
-from vrthinker_core.protocols import sanitize_prompt
+from vrthinker_core.results.layout import pair_id
 from vrthinker_core.storage import atomic_path
+from vrthinker_core.training.filters import refusal
 from vrthinker_core.training.traces import (
     KnownLabel,
     NotForTraining,
     TraceFile,
-    check_control,
-    frames_without_pixels,
     known_labels,
     known_verdict,
     read_traces,
@@ -32,8 +31,8 @@ from vrthinker_core.training.traces import (
     sent_prompts,
     trace_videos,
 )
-from vrthinker_core.types import Dimension, Frame, Preference, Run
-from vrthinker_core.types.messages import ANSWER_ORDER, GeneratedText, Image, Message, Text, Video
+from vrthinker_core.types import Dimension, Preference, Run
+from vrthinker_core.types.messages import ANSWER_ORDER, GeneratedText, Image, Message, Part, Video
 from vrthinker_core.types.order import swap_verdict
 from vrthinker_core.words import count, encodable
 
@@ -92,38 +91,30 @@ def export(
     for place in places:
         with os_errors(f"Cannot read {place}", " Give a trace, or a folder of traces."):
             place.stat()
-    out = Path(out)
-    check_export_path(out)
-    report = ExportReport(out)
+    report, named = ExportReport(Path(out)), encodable(str(out))
     rows = _all_rows(places, to, report, voted_only=voted_only, agreed_only=agreed_only)
-    first = next(rows, None)
-    if first is None:
-        return report
-    with (
-        os_errors(f"Cannot write {encodable(str(out))}"),
-        atomic_path(out) as part,
-        part.open("w", encoding="utf-8", newline="") as file,
-    ):
-        if to == "videogen-reward":  # the only CSV format; all others are JSON lines
-            table = csv.DictWriter(file, CSV_COLUMNS, lineterminator="\n")
-            table.writeheader()
-            table.writerows(chain([first], rows))
-        else:
-            for row in chain([first], rows):
-                file.write(json.dumps(row, ensure_ascii=False) + "\n")
+    with os_errors(f"Cannot write {named}"):
+        if not _may_replace(report.out):
+            raise BadInput(f"{named} exists and is no earlier export: name a new file.")
+        if (first := next(rows, None)) is None:
+            return report
+        with atomic_path(report.out) as part, part.open("w", encoding="utf-8", newline="") as file:
+            if to == "videogen-reward":
+                table = csv.DictWriter(file, CSV_COLUMNS, "", "ignore", lineterminator="\n")
+                table.writeheader()
+                table.writerows(chain([first], rows))
+            else:
+                for row in chain([first], rows):
+                    file.write(json.dumps(row, ensure_ascii=False) + "\n")
     return report
 
 
-def check_export_path(path: Path) -> None:
-    """Raise `BadInput` unless the path is free or an earlier export."""
-    with os_errors(f"Cannot write {encodable(str(path))}"):
-        if not path.is_symlink() and not path.exists():
-            return
-        if not path.is_symlink() and path.is_file():
-            with path.open("rb") as file:
-                if file.read(max(map(len, BEGINNINGS))).startswith(BEGINNINGS):
-                    return
-    raise BadInput(f"{encodable(str(path))} exists and is no earlier export: name a new file.")
+def _may_replace(path: Path) -> bool:
+    """Return whether the path is free or an earlier export. Raises OSError."""
+    if path.is_symlink() or not path.is_file():
+        return not os.path.lexists(path)
+    with path.open("rb") as file:
+        return file.read(max(map(len, BEGINNINGS))).startswith(BEGINNINGS)
 
 
 def _all_rows(
@@ -134,32 +125,34 @@ def _all_rows(
     voted_only: bool,
     agreed_only: bool,
 ) -> Iterator[Row]:
+    """Yield the rows of all traces; `report` counts them, and names skipped traces."""
+
     def skip(path: Path, reason: Exception, more: str = "") -> None:
         report.skipped.append(encodable(f"{path}: {str(reason).rstrip('.')}.{more}"))
 
     make = partial(sft_rows, agreed_only=agreed_only) if kind == "sft" else ROWS[kind]
     for file in read_traces(places, report.out, skip):
-        before, trace = report.rows, file.trace
+        before, trace, reason = report.rows, file.trace, NotForTraining("no video is preferred")
         try:
-            check_control(trace)
-            if voted_only or agreed_only:
-                _check_votes(file, agreed_only=agreed_only)
-            for row in make(file):
+            videos = trace_videos(file, trace)
+            voted = file.people or (trace.vote and trace.vote.agrees is not None)
+            if (voted_only or agreed_only) and not voted:
+                raise NotForTraining("nobody has voted on it")
+            if agreed_only and not agrees(file, trace):
+                raise NotForTraining(DISAGREES)
+            for row in make(file, videos):
                 report.rows += 1
                 yield row
-        except NotForTraining as reason:
+        except NotForTraining as error:
+            reason = error
+        if report.rows > before:
+            report.used += 1
+        else:
             outside = trace.finished is not None and trace.finished.outside_scope
             skip(file.path, reason, f" {outside_words(trace.started)[0]}" if outside else "")
-        report.used += report.rows > before
 
 
-def _check_votes(file: TraceFile, *, agreed_only: bool) -> None:
-    """Raise NotForTraining without a vote, or without the wanted agreement."""
-    vote = file.trace.vote
-    if not file.people and (vote is None or vote.agrees is None):
-        raise NotForTraining("nobody has voted on it")
-    if agreed_only and agrees(file, file.trace) is not True:
-        raise NotForTraining("the person does not agree with its verdict")
+DISAGREES = "the person does not agree with its verdict"
 
 
 def agrees(file: TraceFile, run: Run) -> bool | None:
@@ -168,62 +161,55 @@ def agrees(file: TraceFile, run: Run) -> bool | None:
     if run is not file.trace:
         verdict = verdict and swap_verdict(verdict)
     vote, judges = file.trace.vote, dict(verdict or ())
-    said = vote.agrees if vote and verdict == first else None
     known = [(judges.get(each), label) for each, label in file.people.items()]
-    equal = [own is label for own, label in known if own is not None]
-    if said is False or not all(equal):
-        return False
-    return True if said or equal else None
+    said = [own is label for own, label in known if own is not None]
+    if vote and vote.agrees is not None and verdict == first:
+        said.append(vote.agrees)
+    return all(said) if said else None
 
 
-def sft_rows(file: TraceFile, *, agreed_only: bool = False) -> Iterator[Row]:
-    """Yield the conversations of both runs.
+def sft_rows(file: TraceFile, videos: Sequence[Row], *, agreed_only: bool = False) -> Iterator[Row]:
+    """Yield the conversations of both runs that pass the paper's filters.
 
     `taught` are the positions of the replies to learn. `tokens` holds each reply as its judge wrote
-    it, for that judge's tokenizer alone.
-    Raises NotForTraining if neither run can be learnt from.
+    it, for that judge's tokenizer alone. Raises NotForTraining at the end if a run gave none.
     """
-    reasons, written = list[NotForTraining](), 0
-    for order, run in (("given", file.trace), ("swapped", file.trace.swapped)):
+    known, reasons = known_verdict(file), list[NotForTraining]()
+    given, swapped = (
+        (file.trace, known, videos),
+        (file.trace.swapped, swap_verdict(known), videos[::-1]),
+    )
+    for order, (run, truth, sides) in (("given", given), ("swapped", swapped)):
         if run is None:
             continue
         try:
-            _check_conversation(file, run, agreed_only=agreed_only)
+            if refused := refusal(run, truth):
+                raise NotForTraining(refused[1])
+            agreed = agrees(file, run)
+            if agreed is False or (agreed_only and agreed is None):
+                raise NotForTraining(DISAGREES)
             parts = list(examples(run))
         except NotForTraining as reason:
             reasons.append(reason)
             continue
-        videos, known = trace_videos(file, run), known_verdict(file)
         for messages, taught in parts:
-            written += 1
+            replies = (part for each in messages for part in each.parts)
             yield {
                 **_head("sft", file, run),
                 "order": order,
-                "message_list": [_message(message, videos) for message in messages],
+                "message_list": [
+                    {"role": each.role, "content": [_content(part, sides) for part in each.parts]}
+                    for each in messages
+                ],
                 "taught": taught,
-                "tokens": [_tokens(each) for each in messages if each.role == "assistant"],
-                "prompt": run.started.prompt,
-                "labels": (known if run is file.trace else swap_verdict(known)).labels,
+                "tokens": [part.tokens for part in replies if isinstance(part, GeneratedText)],
+                "labels": truth.labels,
                 "protocol": run.started.dialect,
                 "settings": asdict(run.started.settings),
-                "videos": videos,
+                "videos": sides,
             }
-    if reasons and not written:
+    if reasons:
         raise reasons[0]
-
-
-def _check_conversation(file: TraceFile, run: Run, *, agreed_only: bool) -> None:
-    """Raise NotForTraining unless the run shows how to judge its pair."""
-    if run.whole_answer is None:
-        raise NotForTraining("it ended without a whole final answer")
-    for turn in run.turns:
-        if turn.reply.problems or turn.completion.stop != "end":
-            raise NotForTraining(f"turn {turn.number} does not keep to the format")
-    agreed = agrees(file, run)
-    if agreed is False or (agreed_only and agreed is None):
-        raise NotForTraining("the person does not agree with its verdict")
-    if not known_labels(file):
-        raise NotForTraining("no label of its pair is known: all change with the sides swapped")
 
 
 def examples(run: Run) -> Iterator[tuple[tuple[Message, ...], list[int]]]:
@@ -243,92 +229,68 @@ def examples(run: Run) -> Iterator[tuple[tuple[Message, ...], list[int]]]:
         first = len(replies)
 
 
-def _tokens(reply: Message) -> list[int]:
-    return [
-        token for part in reply.parts if isinstance(part, GeneratedText) for token in part.tokens
-    ]
-
-
-def opening_text(run: Run) -> str:
-    """Return the judge's first question. Raises NotForTraining if no frame was shown."""
-    protocol = run_protocol(run)
-    frames = frames_without_pixels(run, protocol, protocol.opening_refs)
-    return protocol.opening_messages(sanitize_prompt(run.started.prompt).text, frames)[-1].text
-
-
-def preference_rows(file: TraceFile) -> Iterator[Row]:
+def preference_rows(file: TraceFile, videos: Sequence[Row]) -> Iterator[Row]:
     """Yield a row for each dimension with a preferred video."""
-    trace, labels = file.trace, known_labels(file).items()
-    decided = {each: known for each, known in labels if known.label is not Preference.TIE}
-    if not decided:
-        raise NotForTraining("no video is preferred in any dimension")
-    videos, vote = trace_videos(file, trace), trace.vote
-    for dimension, known in decided.items():
-        better, worse = videos if known.label is Preference.FIRST else videos[::-1]
-        yield {
-            **_head("preferences", file, trace),
-            "prompt": trace.started.prompt,
-            "dimension": dimension.value,
-            "chosen": better,
-            "rejected": worse,
-            "source": known.source,
-            "blind": vote.blind if vote and dict(vote.labels)[dimension] is not None else None,
-        }
+    vote = file.trace.vote
+    for dimension, known in known_labels(file).items():
+        if known.label is not Preference.TIE:
+            better, worse = videos if known.label is Preference.FIRST else videos[::-1]
+            yield {
+                **_head("preferences", file, file.trace),
+                "dimension": dimension.value,
+                "chosen": better,
+                "rejected": worse,
+                "source": known.source,
+                "blind": vote.blind if vote and dict(vote.labels)[dimension] is not None else None,
+            }
 
 
-def dpo_rows(file: TraceFile) -> Iterator[Row]:
+def dpo_rows(file: TraceFile, videos: Sequence[Row]) -> Iterator[Row]:
     """Yield a preference pair for a generator, in TRL's columns.
 
     Only the overall label counts: the dimensions may prefer different videos.
     """
-    trace, known = file.trace, known_labels(file).get(Dimension.OA)
-    if known is None or known.label is Preference.TIE:
-        raise NotForTraining("no video is preferred overall")
-    videos = trace_videos(file, trace)
-    better, worse = videos if known.label is Preference.FIRST else videos[::-1]
-    yield {
-        **_head("dpo", file, trace),
-        "prompt": trace.started.prompt,
-        "chosen": better["path"],
-        "rejected": worse["path"],
-        "chosen_sha256": better["sha256"],
-        "rejected_sha256": worse["sha256"],
-        "source": known.source,
-    }
+    for row in preference_rows(file, videos):
+        if row["dimension"] == Dimension.OA:
+            named = {name: row[name] for name in ("chosen", "rejected")}
+            yield {
+                **_head("dpo", file, file.trace),
+                **{name: video["path"] for name, video in named.items()},
+                **{f"{name}_sha256": video["sha256"] for name, video in named.items()},
+                "source": row["source"],
+            }
 
 
-def rl_rows(file: TraceFile) -> Iterator[Row]:
+def rl_rows(file: TraceFile, videos: Sequence[Row]) -> Iterator[Row]:
     """Yield the first question, both videos, and all labels as the answer."""
     trace, labels = file.trace, _whole(file)
-    videos = trace_videos(file, trace)
+    if not trace.turns:
+        raise NotForTraining("its judge was asked nothing")
     yield {
         **_head("rl", file, trace),
-        "question": opening_text(trace),
+        "question": trace.turns[0].told.removesuffix(run_protocol(trace).force_answer()),
         "image": [video["path"] for video in videos],
         "is_video": True,
         "answer": ", ".join(f"{each.value}={int(labels[each].label)}" for each in ANSWER_ORDER),
         "protocol": trace.started.dialect,
-        "prompt": trace.started.prompt,
         "source": {each.value: labels[each].source for each in ANSWER_ORDER},
         "videos": videos,
     }
 
 
-def videogen_reward_rows(file: TraceFile) -> Iterator[Row]:
+def videogen_reward_rows(file: TraceFile, videos: Sequence[Row]) -> Iterator[Row]:
     """Yield a row of VideoGen-RewardBench's table, without the generators' names."""
-    trace = file.trace
-    labels, qid = _whole(file), _pair_id(trace)
-    row: Row = {"A_model": "", "B_model": "", "prompt": trace.started.prompt, "qid": qid}
-    for letter, video in zip("AB", trace_videos(file, trace), strict=True):
-        row |= {f"path_{letter}": video["path"], f"fps_{letter}": video["fps"]}
-        row[f"num_frames_{letter}"] = video["frames"]
+    labels, row = _whole(file), _head("videogen-reward", file, file.trace)
+    for letter, video in zip("AB", videos, strict=True):
+        columns = {"path": "path", "fps": "fps", "num_frames": "frames"}
+        row |= {f"{column}_{letter}": video[name] for column, name in columns.items()}
     for dimension, known in labels.items():
         column = "Overall" if dimension is Dimension.OA else dimension.value
         row[column] = ("same", "A", "B")[known.label]
     yield {**row, "source": " and ".join(sorted({known.source for known in labels.values()}))}
 
 
-ROWS: dict[RowKind, Callable[[TraceFile], Iterator[Row]]] = {
+ROWS: dict[RowKind, Callable[[TraceFile, Sequence[Row]], Iterator[Row]]] = {
     "sft": sft_rows,
     "preferences": preference_rows,
     "dpo": dpo_rows,
@@ -345,46 +307,26 @@ def _whole(file: TraceFile) -> dict[Dimension, KnownLabel]:
     return labels
 
 
-def _head(kind: str, file: TraceFile, run: Run) -> Row:
+def _head(kind: RowKind, file: TraceFile, run: Run) -> Row:
+    first, second = (clip.digest if clip else "" for clip in run.started.clips)
     return {
         "format": f"{FORMAT} {kind}",
-        "qid": _pair_id(run),
+        "qid": pair_id(run.started.prompt, first, second),
         "trace": encodable(file.path.as_posix()),
         "judge": run.started.judge,
+        "prompt": run.started.prompt,
     }
 
 
-def _pair_id(run: Run) -> str:
-    """Return a name of the prompt and both videos in order."""
-    parts = [run.started.prompt, *(clip.digest if clip else "" for clip in run.started.clips)]
-    return hashlib.sha256("\n".join(parts).encode("utf-8", "replace")).hexdigest()[:16]
-
-
-def _message(message: Message, videos: Sequence[Row]) -> Row:
-    content: list[Row] = []
-    for part in message.parts:
-        match part:
-            case Text() | GeneratedText():
-                content.append({"type": "text", "text": part.text})
-            case Image(frame):
-                content.append({"type": "image", "image": _named(frame, videos), **_place(frame)})
-            case Video(frames):
-                names = [_named(frame, videos) for frame in frames]
-                places = [_place(frame) for frame in frames]
-                content.append({"type": "video", "video": names, "frames": places})
-    return {"role": message.role, "content": content}
-
-
-def _named(frame: Frame, videos: Sequence[Row]) -> str:
-    return f"{videos[frame.ref.side - 1]['path']}#{frame.index}"
-
-
-def _place(frame: Frame) -> Row:
-    """Return the frame's video, and its place in grid and file."""
-    return {
-        "side": int(frame.ref.side),
-        "slot": frame.ref.slot,
-        "index": frame.index,
-        "width": frame.width,
-        "height": frame.height,
-    }
+def _content(part: Part, videos: Sequence[Row]) -> Row:
+    """Return a part of a message, with frames by name and by place in grid and file."""
+    if not isinstance(part, Image | Video):
+        return {"type": "text", "text": part.text}
+    names, places = list[str](), list[Row]()
+    for each in (part.frame,) if isinstance(part, Image) else part.frames:
+        names.append(f"{videos[each.ref.side - 1]['path']}#{each.index}")
+        size = {"index": each.index, "width": each.width, "height": each.height}
+        places.append({**asdict(each.ref), **size})
+    if isinstance(part, Image):
+        return {"type": "image", "image": names[0], **places[0]}
+    return {"type": "video", "video": names, "frames": places}

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -15,7 +16,7 @@ from vrthinker_core.results.result import RESULTS, read_results
 from vrthinker_core.results.trace_files import add_labels, json_files
 from vrthinker_core.storage import write_atomically
 from vrthinker_core.traces import load, make_thumbnail, to_json
-from vrthinker_core.training.filters import OUTCOMES, read_outcomes
+from vrthinker_core.training.filters import read_outcomes
 from vrthinker_core.training.rollouts import LabelledPair, Rollout
 from vrthinker_core.training.run_folder import ROLLOUTS
 from vrthinker_core.types import (
@@ -30,7 +31,7 @@ from vrthinker_core.types import (
     Trace,
     Verdict,
 )
-from vrthinker_core.types.frames import FrameSource
+from vrthinker_core.types.frames import FramePlan, FrameSource
 from vrthinker_core.types.messages import Message
 from vrthinker_core.types.order import OrderEffect, order_of
 from vrthinker_core.video.files import file_digest
@@ -73,16 +74,15 @@ def known_labels(file: TraceFile) -> dict[Dimension, KnownLabel]:
     The judge's labels need a final answer, no disagreement from a person, and the same label with
     the sides swapped if that was tried.
     """
-    trace, vote = file.trace, file.trace.vote
-    known = {each: KnownLabel(label, "person") for each, label in file.people.items()}
-    verdict = trace.final_verdict
-    if verdict is not None and not (vote and vote.agrees is False):
-        check = order_of(trace.runs)
-        for each, label in verdict:
-            stable = check is None or check[each] is OrderEffect.STABLE
-            if label is not None and stable and each not in known:
-                known[each] = KnownLabel(label, "judge")
-    return {each: known[each] for each in Dimension if each in known}
+    trace, people, known = file.trace, file.people, dict[Dimension, KnownLabel]()
+    contradicted = trace.vote is not None and trace.vote.agrees is False
+    check = order_of(trace.runs)
+    for each, label in (not contradicted and trace.final_verdict) or Verdict():
+        if each in people:
+            known[each] = KnownLabel(people[each], "person")
+        elif label is not None and (check is None or check[each] is OrderEffect.STABLE):
+            known[each] = KnownLabel(label, "judge")
+    return known
 
 
 def known_verdict(file: TraceFile) -> Verdict:
@@ -100,41 +100,31 @@ def read_traces(
     `but` is not read. `refused` hears which file is no trace, and why; it does not hear of other
     files of evaluations and trainings.
     """
-    pairs: dict[Path, EvaluationPair] = {}
-    folders: set[Path] = set()
+    pairs = cache(_known_pairs)
     seen = {but.absolute()} if but else set()
     for place in places:
-        files = [(place, True)]  # A missing file is refused when it is read
-        with suppress(OSError):
-            files = sorted(json_files(place)) if place.is_dir() else files
+        files = sorted(json_files(place)) if place.is_dir() else [(place, True)]
         for path, named in files:
             absolute = path.absolute()
-            if absolute in seen:
-                continue
-            seen.add(absolute)
-            folder = absolute.parent.parent
-            if folder not in folders:
-                folders.add(folder)
-                pairs |= _known_pairs(folder)
-            try:
-                yield TraceFile(path, load(path), pairs.get(absolute))
-            except TraceError as error:
-                if named:
-                    refused(path, error)
+            if absolute not in seen:
+                seen.add(absolute)
+                try:
+                    yield TraceFile(path, load(path), pairs(absolute.parent.parent).get(absolute))
+                except TraceError as error:
+                    if named:
+                        refused(path, error)
 
 
 def _known_pairs(folder: Path) -> dict[Path, EvaluationPair]:
     """Return the pairs of an evaluation's or a teacher's traces."""
     pairs: dict[Path, EvaluationPair] = {}
     with suppress(BadInput):
-        results = list(read_results(folder / RESULTS)) if (folder / RESULTS).is_file() else []
-        pairs |= {folder / each.trace: each.pair for each in results if each.trace}
+        for result in read_results(folder / RESULTS):
+            pairs[folder / result.trace] = result.pair
     with suppress(BadInput):
-        for each in read_outcomes(folder) if (folder / OUTCOMES).is_file() else ():
-            if each.file:
-                truth = Verdict(**{name: Preference(label) for name, label in each.truth.items()})
-                name, videos = f"{each.pair}-{each.sample}", (each.first, each.second)
-                pairs[folder / each.file] = EvaluationPair(name, each.pair + 1, "", *videos, truth)
+        for each in read_outcomes(folder):
+            truth = Verdict(**{name: Preference(label) for name, label in each.truth.items()})
+            pairs[folder / each.file] = EvaluationPair("", 0, "", each.first, each.second, truth)
     return pairs
 
 
@@ -156,13 +146,10 @@ def trace_videos(file: TraceFile, run: Run) -> list[dict[str, Any]]:
         if clip is None:
             raise NotForTraining(f"video {int(side)} could not be opened")
         name, digest = Path(clip.name).name or f"video-{int(side)}", clip.digest
-        places = [file.path.parent / name]
-        places += [Path(file.pair.first), Path(file.pair.second)] if file.pair else []
-        found = next(
-            (path.absolute() for path in places if digest and file_digest(path) == digest),
-            Path(name),
-        )
-        path = encodable(found.as_posix())
+        told = (file.pair.first, file.pair.second) if file.pair else ()
+        places = (path.absolute() for path in (file.path.parent / name, *map(Path, told)))
+        found = (path for path in places if digest and file_digest(path) == digest)
+        path = encodable(next(found, Path(name)).as_posix())
         videos.append({"path": path, "sha256": digest, "frames": clip.frames, "fps": clip.fps})
     return videos
 
@@ -197,13 +184,13 @@ def sent_prompts(run: Run, source: FrameSource | None = None) -> list[tuple[Mess
     if branch is not None and branch.frames:
         raise NotForTraining(f"a person, not the judge, chose the frames of turn {branch.turn}")
     protocol = run_protocol(run)
-    last = run.turns[-1] if run.turns else None
+    plan, last = protocol.frame_plan, run.turns[-1] if run.turns else None
     follows = last is not None and last.forced and last.told.endswith(protocol.force_answer())
     deliberation = Deliberation(
         run.started.prompt,
         protocol,
         run.started.settings,
-        source or (lambda refs: frames_without_pixels(run, protocol, refs)),
+        source or partial(_stored_frames, run, plan),
         follows_instructions=follows,
     )
     prompts = []
@@ -220,21 +207,17 @@ def sent_prompts(run: Run, source: FrameSource | None = None) -> list[tuple[Mess
     return prompts
 
 
-def frames_without_pixels(
-    run: Run, protocol: PromptProtocol, refs: Sequence[FrameRef]
-) -> tuple[Frame, ...]:
-    """Return the frames as the trace knows them, or raise NotForTraining."""
-    shown = {frame.ref: frame for turn in run.turns for frame in turn.frames}
-    plan, frames = protocol.frame_plan, []
+def _stored_frames(run: Run, plan: FramePlan, refs: Sequence[FrameRef]) -> tuple[Frame, ...]:
+    """Return frames as the trace knows them, without pixels. Raises NotForTraining."""
+    shown, frames = {frame.ref: frame for turn in run.turns for frame in turn.frames}, []
     for ref in refs:
         known, clip = shown.get(ref), run.started.clips[ref.side - 1]
-        if known is None or None in run.started.clips or clip is None:
+        if known is None or clip is None:
             raise NotForTraining("it does not hold all the frames that the judge was shown")
         sizing = plan.opening if ref in plan.first else plan.later
         size = sizing.size(max(1, clip.width), max(1, clip.height))
-        frames.append(
-            Frame(ref, known.index, known.seconds, known.until, *size, "", b"", known.note)
-        )
+        times = known.seconds, known.until
+        frames.append(Frame(ref, known.index, *times, *size, "", b"", known.note))
     return tuple(frames)
 
 
@@ -269,8 +252,7 @@ def to_rollout(run: Run, pair: LabelledPair, *, keep_tokens: bool) -> Rollout:
             for each in run.turns
         )
         run = replace(run, turns=tuple(turns))
-    end = run.finished
-    if end is not None and end.outside_scope:  # `to_trace` took the verdict away
+    if (end := run.finished) and end.outside_scope:  # `to_trace` took the verdict away
         provisional = end.stop is not StopReason.ANSWERED
         run = replace(run, finished=replace(end, verdict=run.last_labels, provisional=provisional))
     return Rollout(pair, run, tuple(sent_prompts(run, pair.source)))
@@ -287,8 +269,7 @@ def to_trace(rollout: Rollout) -> Trace:
         new = prompt[-1].frames
         frames = tuple(make_thumbnail(each, protocol.frame_number(each.ref)) for each in new)
         turns.append(replace(turn, frames=frames))
-    end = run.finished
-    if end is not None and end.outside_scope:
+    if (end := run.finished) and end.outside_scope:
         end = replace(end, verdict=None, provisional=False)
     return Trace(run.started, tuple(turns), end)
 
