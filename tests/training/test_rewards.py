@@ -164,9 +164,6 @@ def test_half_a_line_is_cut_off_and_a_step_made_again_counts_once(tmp_path: Path
         (tmp_path / METRICS).write_text(f"{line}\n")
         with pytest.raises(BadInput, match="no record of a training step"):
             read_metrics(tmp_path)
-    with file.open("a") as earlier:  # An earlier version left a step twice
-        earlier.write(json.dumps(lines[-1] | {"loss": 2.0}) + "\n")
-    assert [each.loss for each in read_metrics(tmp_path / "run")] == [0.25, 9.0, 9.0, 2.0]
 
 
 def test_the_figures_of_rollouts_are_those_of_their_runs() -> None:

@@ -149,7 +149,7 @@ def test_a_run_that_goes_on_keeps_its_teacher_and_knows_its_data_from_anywhere(
     assert any("hold 2 prompts, too few to divide" in line for line in lines)
     before = table.read_text()
     table.write_text(before + rows[2])
-    assert "holds other pairs than when the run" in refused("cold-start", "--out", out, "--resume")
+    assert "with digest of the pairs" in refused("cold-start", "--out", out, "--resume")
     table.write_text(before)
     assert "instead of 'nano'" in refused(*begun, "--resume", "--teacher", "nano")
     assert json.loads((out / "state.json").read_text())["data"] == f"{table}\ndrawn:1=0.5"

@@ -5,7 +5,7 @@ and a pair without known labels has no accuracy.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Annotated
@@ -16,11 +16,6 @@ from vrthinker_core.types import Dimension, Run, StopReason, Turn, Verdict
 from vrthinker_core.types.messages import SUB_SCORES
 
 OVERALL_SHARE = 0.5  # α: the share of the overall label in the accuracy
-
-_TAGS = {  # Of the segments whose names are no tags
-    "answer": "(final )?answer",
-    "recommended answer": "recommend(ed)? answer",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +71,7 @@ def format_reward(run: Run) -> float:
 
 
 def malformation(turn: Turn, protocol: str) -> str:
-    """What is wrong with the form of a turn's reply, in a few words; "" if it is well formed.
+    """Return what is wrong with the form of a turn's reply, "" if nothing.
 
     The parser forgives what can be understood; here each segment has to be closed, as both cards
     ask. In `concat` a call stands beside recommended labels with their confidence.
@@ -85,18 +80,24 @@ def malformation(turn: Turn, protocol: str) -> str:
         return "it was cut short"
     if turn.problems:
         return turn.problems[0].kind.value
-    looking_on = turn.reply.kind != "answer"
-    wanted = ["snapshot", "think", "tool_call" if looking_on else "answer"]
-    recommends = looking_on and protocol == "concat"
-    if recommends and turn.reply.confidence is not None:
-        wanted.append("recommended answer")
-    for name in wanted:
-        tag = _TAGS.get(name, name)
+    if turn.reply.kind == "answer":
+        ends = {"answer": "(final )?answer"}
+    elif protocol == "concat":
+        ends = {"tool_call": "tool_call", "recommended answer": "recommend(ed)? answer"}
+    else:
+        ends = {"tool_call": "tool_call"}
+    for name, tag in {"snapshot": "snapshot", "think": "think", **ends}.items():
         if not re.search(f"<{tag}>.*?</{tag}>", turn.reply.text, re.I | re.S):
             return f"it has no closed {name}"
-    if recommends and turn.reply.confidence is None:
+    if "recommended answer" in ends and turn.reply.confidence is None:
         return "it recommends no labels with a confidence"
     return ""
+
+
+def right_labels(verdict: Verdict | None, truth: Verdict) -> dict[Dimension, bool]:
+    """Return whether each known label is right; a missing one is wrong."""
+    given = dict(verdict or ())
+    return {each: label is given.get(each) for each, label in truth if label is not None}
 
 
 def accuracy(
@@ -104,11 +105,9 @@ def accuracy(
 ) -> float | None:
     """α·[OA right] + (1 − α)·mean of [right] over TA, VQ and MQ, of the known labels.
 
-    A label not given is wrong. If only one of the two halves is known it counts whole; None if
-    neither is.
+    If only one of the two halves is known it counts whole; None if neither is.
     """
-    given = dict(verdict or ())
-    right = {each: label is given.get(each) for each, label in truth if label is not None}
+    right = right_labels(verdict, truth)
     parts = [right[each] for each in SUB_SCORES if each in right]
     halves = [(overall, float(right[Dimension.OA]))] if Dimension.OA in right else []
     halves += [(1 - overall, fmean(parts))] if parts else []
@@ -122,21 +121,19 @@ def cot_gain(run: Run, truth: Verdict, weights: RewardWeights) -> float | None:
     So a policy can earn by starting wrong, which `first_accuracy` shows. None if fewer than two
     turns state labels (one, in a run of one turn), or no label of the pair is known.
     """
-    values = list(_stated_accuracies(run, truth, weights))
-    known = [value for value in values if value is not None]
-    if not known or len(known) < min(2, len(values)):
+    known = _stated_accuracies(run, truth, weights)
+    if not known or len(known) < min(2, len(run.turns)):
         return None
     return weights.gain * (known[-1] - known[0])
 
 
 def first_accuracy(run: Run, truth: Verdict, weights: RewardWeights) -> float | None:
     """The accuracy of the first stated labels: if it falls, a rising CoT gain is being gamed."""
-    known = (each for each in _stated_accuracies(run, truth, weights) if each is not None)
-    return next(known, None)
+    return next(iter(_stated_accuracies(run, truth, weights)), None)
 
 
-def _stated_accuracies(run: Run, truth: Verdict, weights: RewardWeights) -> Iterator[float | None]:
-    for turn in run.turns:
-        verdict = turn.reply.verdict
-        stated = verdict is not None and verdict.labels
-        yield accuracy(verdict, truth, weights.overall) if stated else None
+def _stated_accuracies(run: Run, truth: Verdict, weights: RewardWeights) -> list[float]:
+    said = (turn.reply.verdict for turn in run.turns)
+    stated = (each for each in said if each is not None and each.labels)
+    found = (accuracy(each, truth, weights.overall) for each in stated)
+    return [each for each in found if each is not None]

@@ -54,10 +54,7 @@ class Rollout:
 def play(
     pairs: Iterable[LabelledPair], backend: Backend, settings: Settings, samples: int = 1
 ) -> Iterator[Rollout]:
-    """`samples` rollouts of each pair, in order.
-
-    Raises VideoError, ContextFull and what the judge raises.
-    """
+    """Yield rollouts of each pair in order. Raises UNPLAYABLE, and as the judge."""
     for _, played in in_order(play_each(pairs, backend, settings, samples)):
         if not isinstance(played, Rollout):
             raise played
@@ -65,9 +62,8 @@ def play(
 
 
 def in_order(numbered: Iterable[tuple[int, T]]) -> Iterator[tuple[int, T]]:
-    """What comes with its number, from 0 on, in the order of the numbers."""
-    waiting: dict[int, T] = {}
-    wanted = 0
+    """Yield numbered things in the order of their numbers, from 0 on."""
+    waiting, wanted = dict[int, T](), 0
     for number, each in numbered:
         waiting[number] = each
         while wanted in waiting:
@@ -82,7 +78,7 @@ def play_each(
     samples: int = 1,
     live: int = LIVE,
 ) -> Iterator[tuple[int, Rollout | Unplayable]]:
-    """`samples` rollouts of each pair as they end, `live` at a time and turn by turn.
+    """Yield rollouts of each pair as they end, `live` at a time.
 
     Number k is sample k % samples of pair k // samples. Yields the error of a pair instead of
     raising it. Raises other errors.
@@ -94,7 +90,11 @@ def play_each(
         for position, (pair, number) in enumerate(everything):
             # Two samples of one pair are 7919 seeds apart
             seed = (settings.seed + pair.seed * 31 + number * 7919) % 2**31
-            opened[position] = pair, open_rollout(pair, backend, replace(settings, seed=seed))
+            own = (pair.protocol,) if pair.protocol else backend.protocols
+            protocol = chosen_protocol(settings, own)
+            chosen = replace(settings, seed=seed, protocol=protocol, swap="off")
+            videos = VideoPair(pair.prompt, "", "")
+            opened[position] = pair, Comparison(videos, backend, chosen, source=pair.source)
             yield opened[position][1]
 
     with closing(run_many(begun(), backend, live)) as events:
@@ -102,28 +102,11 @@ def play_each(
             if isinstance(event, Finished):
                 pair, comparison = opened.pop(position)
                 if isinstance(error := comparison.error, UNPLAYABLE):
-                    yield position, of_row(error, pair)
+                    row = "" if pair.row is None else f"Row {pair.row}: "
+                    yield position, type(error)(f"{row}{error}")
                 elif error is not None:
                     raise error
                 else:
-                    yield position, rollout_of(pair, comparison)
-
-
-def of_row(error: Unplayable, pair: LabelledPair) -> Unplayable:
-    """The error with the row in its sentence, if there is one."""
-    return error if pair.row is None else type(error)(f"Row {pair.row}: {error}")
-
-
-def open_rollout(pair: LabelledPair, judge: Backend, settings: Settings) -> Comparison:
-    """Return the comparison of a pair whose frames are at hand, in the pair's protocol."""
-    own = (pair.protocol,) if pair.protocol else judge.protocols
-    settings = replace(settings, protocol=chosen_protocol(settings, own), swap="off")
-    return Comparison(VideoPair(pair.prompt, "", ""), judge, settings, source=pair.source)
-
-
-def rollout_of(pair: LabelledPair, comparison: Comparison) -> Rollout:
-    """Return a finished comparison as a rollout."""
-    assert comparison.trace is not None
-    return Rollout(
-        pair, comparison.trace, tuple(tuple(each.messages) for each in comparison.requests)
-    )
+                    assert comparison.trace is not None
+                    prompts = tuple(tuple(each.messages) for each in comparison.requests)
+                    yield position, Rollout(pair, comparison.trace, prompts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
@@ -20,8 +20,7 @@ from vrthinker_core.errors import BadInput, data_errors, os_errors, type_adapter
 from vrthinker_core.results.trace_files import CHECKPOINTS, RESULT, STATE as STATE
 from vrthinker_core.storage import hold_folder, remove_parts, write_atomically
 from vrthinker_core.training.config import CONFIG, TrainConfig, config_json, read_config
-from vrthinker_core.training.metrics import MetricsWriter, StepMetrics, name_of
-from vrthinker_core.words import encodable
+from vrthinker_core.training.metrics import MetricsWriter, StepMetrics
 
 Listener = Callable[[StepMetrics, int], None]  # A step, and how many there will be
 
@@ -99,37 +98,6 @@ def launched_processes() -> Processes:
     return Processes(state.num_processes, state.process_index)
 
 
-MAY_CHANGE = (
-    *("grpo.max_steps", "checkpoint_minutes", "trackio", "held_out_pairs"),
-    *(
-        "least_steps",
-        "grpo.eval_steps",
-        "grpo.shown_every",
-        "grpo.per_device_train_batch_size",
-        "grpo.vllm_",
-    ),
-)
-"""Beginnings of the names of settings that may change when a run resumes."""
-
-
-def config_difference(before: TrainConfig, now: TrainConfig) -> str:
-    """Return the first setting that differs and must not, else ""."""
-    old, new = (dict(_flat(asdict(each))) for each in (before, now))
-    for name in old:
-        if old[name] != new[name] and not name.startswith(MAY_CHANGE):
-            return f"{name} {old[name]!r} instead of {new[name]!r}"
-    return ""
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield each value of a nested table with its name in `--set`."""
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
-
-
 ROLLOUTS = "rollouts"  # Folder of rollouts kept as traces, to look at
 
 TrainedStage = Literal["cold-start", "rejection", "grpo"]
@@ -196,6 +164,28 @@ def read_state(out: Path) -> TrainingRun:
         return type_adapter(TrainingRun).validate_json((out / STATE).read_bytes(), strict=True)
 
 
+MAY_CHANGE = (
+    *("checkpoint_minutes", "held_out_pairs", "least_steps", "trackio", "grpo.max_steps"),
+    *("grpo.eval_steps", "grpo.shown_every", "grpo.per_device_train_batch_size", "grpo.vllm_"),
+)
+"""Beginnings of the names of settings that may change when a run resumes."""
+
+
+def _identity(run: TrainingRun, config: TrainConfig) -> dict[str, Any]:
+    """Return by name what a resumed run must share; config fields as `--set` names them."""
+    own = {"stage": run.stage, "model": run.model, "data": run.data, "teacher": run.teacher}
+    own["digest of the pairs"] = run.digest
+    found: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
+    ended = run.done and run.stage in ("grpo", "all")  # It makes no further steps
+    flat = list(asdict(config).items())
+    for name, value in flat:
+        if isinstance(value, dict):
+            flat += [(f"{name}.{inner}", each) for inner, each in value.items()]
+        elif not name.startswith(MAY_CHANGE) or (ended and name == "grpo.max_steps"):
+            found[name] = value
+    return found
+
+
 @contextmanager
 def open_run_folder(
     out: Path, run: TrainingRun, config: TrainConfig, *, resume: bool, processes: Processes = ALONE
@@ -218,9 +208,7 @@ def open_run_folder(
             state = _checked_state(out, run, config, resume)
             write_atomically(out / CONFIG, config_json(config).encode() + b"\n")
             _write_state(out, replace(state, digest=state.digest or run.digest))
-            for inside in (out / CHECKPOINTS, out / ROLLOUTS):
-                inside.mkdir(exist_ok=True)
-                remove_parts(inside)
+            remove_parts(out / ROLLOUTS)
             processes.wait()
             yield folder
     except (OSError, SafetensorError) as error:
@@ -241,41 +229,23 @@ def _checked_state(out: Path, run: TrainingRun, config: TrainConfig, resume: boo
             raise BadInput(
                 f"{out} holds other files and no training run: name a new folder with --out."
             )
-        return replace(run, curves=f"{name_of(out)}-{token_hex(4)}")
+        return replace(run, curves=f"{out.absolute().name}-{token_hex(4)}")
     before = read_state(out)
     files = (path for path in out.rglob("*") if path.name not in (STATE, CONFIG) and path.is_file())
     if not before.done and not any(path.stat().st_size for path in files):
         return replace(run, curves=before.curves)
-    _check_same(out, before, run, config)
+    now = _identity(replace(run, done=before.done), config)
+    for name, old in _identity(before, read_config(out)).items():
+        if (new := now.get(name, old)) != old:
+            raise BadInput(
+                f"{out} holds a run with {name} {old!r} instead of {new!r}: give the same, or name "
+                "a new folder with --out."
+            )
     if not resume:
         raise BadInput(
             f"{out} holds this run already: go on with --resume, or name a new folder with --out."
         )
     return before
-
-
-def _check_same(out: Path, before: TrainingRun, run: TrainingRun, config: TrainConfig) -> None:
-    """Raise BadInput for another run, or settings that must not change."""
-    config_before = read_config(out)
-    different = [config_difference(config_before, config)]
-    for what in ("teacher", "data", "model", "stage"):
-        old, new = getattr(before, what), getattr(run, what)
-        if old != new and None not in (old, new):
-            old, new = (encodable(value) or "nothing" for value in (old, new))
-            different.append(f"{what} {old!r} instead of {new!r}")
-    if difference := different[-1]:
-        raise BadInput(
-            f"{out} holds a run with {difference}: give the same, or name a new folder with --out."
-        )
-    if before.digest != run.digest and None not in (before.digest, run.digest):
-        changed = f"{encodable(run.data)} holds other pairs than when the run in {out} began"
-        raise BadInput(f"{changed}: give them as they were, or name a new folder with --out.")
-    steps = config_before.grpo.max_steps
-    if before.done and run.stage in ("grpo", "all") and config.grpo.max_steps != steps:
-        raise BadInput(
-            f"{out} holds a run that is done, with grpo.max_steps={steps}: begin another one from its "
-            f"result, with --model {out / RESULT} and a new folder with --out."
-        )
 
 
 def _write_state(out: Path, state: TrainingRun) -> None:
@@ -333,6 +303,6 @@ class StageRun:
             self.time_budget.tell(metrics, total)
             return self.time_budget.over
 
-        curves = state.curves or name_of(self.folder.path) if self.config.trackio else ""
+        curves = state.curves if self.config.trackio else None
         with MetricsWriter(self.folder.path, curves) as writer:
             yield record

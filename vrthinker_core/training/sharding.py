@@ -133,15 +133,13 @@ def heads_in_root() -> Iterator[None]:
 
     model: Any = Qwen2_5_VLForConditionalGeneration
     heads = ("get_input_embeddings", "get_output_embeddings")
-    own = {name: vars(model)[name] for name in heads if name in vars(model)}
-    for name in heads:
-        setattr(model, name, none_until_sharded(getattr(model, name)))
+    stock = {name: getattr(model, name) for name in heads}
+    for name, getter in stock.items():
+        setattr(model, name, none_until_sharded(getter))
     try:
         yield
     finally:
-        for name in heads:
-            delattr(model, name)
-        for name, getter in own.items():
+        for name, getter in stock.items():
             setattr(model, name, getter)
 
 
