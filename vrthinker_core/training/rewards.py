@@ -48,7 +48,7 @@ class RolloutReward:
 def group_rewards(
     runs: Sequence[Run], truth: Verdict, weights: RewardWeights = RewardWeights()
 ) -> list[RolloutReward]:
-    """The rewards of the rollouts of one pair, whose true labels are `truth`, in order."""
+    """Return the rewards of one pair's rollouts, in order."""
     looked = [any(turn.frames for turn in run.turns[1:]) for run in runs]
     bonus = weights.looking * max(weights.looking_share - fmean(looked), 0.0) if runs else 0.0
     return [
@@ -63,7 +63,7 @@ def group_rewards(
 
 
 def format_reward(run: Run) -> float:
-    """1 when the run ended with a whole answer and every turn is well formed, else 0."""
+    """Return 1 if every turn is well formed and the last is a whole answer, else 0."""
     end = run.finished
     answered = end is not None and end.stop is StopReason.ANSWERED and not end.provisional
     broken = any(malformation(turn, run.started.dialect) for turn in run.turns)
@@ -103,9 +103,9 @@ def right_labels(verdict: Verdict | None, truth: Verdict) -> dict[Dimension, boo
 def accuracy(
     verdict: Verdict | None, truth: Verdict, overall: float = OVERALL_SHARE
 ) -> float | None:
-    """α·[OA right] + (1 − α)·mean of [right] over TA, VQ and MQ, of the known labels.
+    """Return α·[OA right] + (1 − α)·mean of [right] over TA, VQ and MQ.
 
-    If only one of the two halves is known it counts whole; None if neither is.
+    Only known labels count. If only one of the two halves is known it counts whole; None if neither is.
     """
     right = right_labels(verdict, truth)
     parts = [right[each] for each in SUB_SCORES if each in right]
@@ -116,7 +116,7 @@ def accuracy(
 
 
 def cot_gain(run: Run, truth: Verdict, weights: RewardWeights) -> float | None:
-    """k times the sum of each turn's gain over the one before: the last minus the first.
+    """Return k times the last stated accuracy minus the first: the turns' gains telescope.
 
     So a policy can earn by starting wrong, which `first_accuracy` shows. None if fewer than two
     turns state labels (one, in a run of one turn), or no label of the pair is known.
@@ -128,7 +128,7 @@ def cot_gain(run: Run, truth: Verdict, weights: RewardWeights) -> float | None:
 
 
 def first_accuracy(run: Run, truth: Verdict, weights: RewardWeights) -> float | None:
-    """The accuracy of the first stated labels: if it falls, a rising CoT gain is being gamed."""
+    """Return the first stated accuracy; if it falls, a rising gain is being gamed."""
     return next(iter(_stated_accuracies(run, truth, weights)), None)
 
 

@@ -22,8 +22,6 @@ from vrthinker_core.storage import hold_folder, remove_parts, write_atomically
 from vrthinker_core.training.config import CONFIG, TrainConfig, config_json, read_config
 from vrthinker_core.training.metrics import MetricsWriter, StepMetrics
 
-Listener = Callable[[StepMetrics, int], None]  # A step, and how many there will be
-
 
 @dataclass(frozen=True, slots=True)
 class TimeBudget:
@@ -31,7 +29,7 @@ class TimeBudget:
 
     stopped: Callable[[], bool] = not_cancelled  # Somebody asked it to stop
     deadline: float | None = None  # On the clock of `time.monotonic`
-    tell: Listener = lambda *_: None
+    tell: Callable[[StepMetrics, int], None] = lambda *_: None  # Hears a step of so many
     say: Callable[[str], None] = lambda _: None  # Hears sentences on how the stage runs
 
     @property
@@ -78,9 +76,6 @@ class Processes:
         return bool(broadcast_object_list([said])[0])
 
 
-ALONE = Processes()
-
-
 def world_size() -> int:
     """Return the number of processes that `accelerate launch` started, connected or not."""
     return int(os.environ.get("WORLD_SIZE", "1"))
@@ -89,7 +84,7 @@ def world_size() -> int:
 def launched_processes() -> Processes:
     """Connect the processes of `accelerate launch`; without it return this one alone."""
     if world_size() < 2:
-        return ALONE
+        return Processes()
     import torch
     from accelerate import PartialState
 
@@ -122,7 +117,7 @@ class RunFolder:
     """The folder of a training run, ready for use."""
 
     path: Path
-    processes: Processes = ALONE  # They train together; the main one alone writes here
+    processes: Processes = Processes()  # They train together; the main one alone writes here
 
     @property
     def checkpoints(self) -> Path:
@@ -188,7 +183,12 @@ def _identity(run: TrainingRun, config: TrainConfig) -> dict[str, Any]:
 
 @contextmanager
 def open_run_folder(
-    out: Path, run: TrainingRun, config: TrainConfig, *, resume: bool, processes: Processes = ALONE
+    out: Path,
+    run: TrainingRun,
+    config: TrainConfig,
+    *,
+    resume: bool,
+    processes: Processes = Processes(),
 ) -> Iterator[RunFolder]:
     """Open the folder of `run`; the main process holds it meanwhile.
 
@@ -248,10 +248,6 @@ def _checked_state(out: Path, run: TrainingRun, config: TrainConfig, resume: boo
     return before
 
 
-def _write_state(out: Path, state: TrainingRun) -> None:
-    write_atomically(out / STATE, type_adapter(TrainingRun).dump_json(state, indent=1) + b"\n")
-
-
 def _sync(path: Path) -> None:
     """Flush a file, or the names in a folder, to the disk."""
     handle = os.open(path, os.O_RDONLY)
@@ -259,6 +255,10 @@ def _sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _write_state(out: Path, state: TrainingRun) -> None:
+    write_atomically(out / STATE, type_adapter(TrainingRun).dump_json(state, indent=1) + b"\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,18 +271,14 @@ class StageRun:
     time_budget: TimeBudget
 
     @property
-    def stopped(self) -> bool:
-        """Whether somebody asked the main process to stop; all processes ask together."""
-        return self.folder.processes.agreed(self.time_budget.stopped())
-
-    @property
     def over(self) -> bool:
         """Whether the main process was stopped or its time is up."""
         return self.folder.processes.agreed(self.time_budget.over)
 
     def finish(self, made: Path) -> Path | None:
         """Make `made` the result, or return None if stopped. Raises OSError."""
-        return None if self.stopped else self.folder.finish(made)
+        stopped = self.folder.processes.agreed(self.time_budget.stopped())
+        return None if stopped else self.folder.finish(made)
 
     @contextmanager
     def record(self) -> Iterator[Callable[[StepMetrics, int], bool]]:
@@ -293,16 +289,17 @@ class StageRun:
         if not self.folder.processes.main:
             yield lambda *_: False
             return
-        ended, state = time.monotonic(), self.folder.state
+        state, times = self.folder.state, [time.monotonic()]
+        with MetricsWriter(
+            self.folder.path, state.curves if self.config.trackio else None
+        ) as writer:
 
-        def record(metrics: StepMetrics, total: int) -> bool:
-            nonlocal ended
-            begun, ended = ended, time.monotonic()
-            metrics = replace(metrics, stage=state.stage, seconds=ended - begun)
-            writer.write(metrics)
-            self.time_budget.tell(metrics, total)
-            return self.time_budget.over
+            def record(metrics: StepMetrics, total: int) -> bool:
+                times.append(time.monotonic())
+                seconds = times[-1] - times[-2]
+                metrics = replace(metrics, stage=state.stage, seconds=seconds)
+                writer.write(metrics)
+                self.time_budget.tell(metrics, total)
+                return self.time_budget.over
 
-        curves = state.curves if self.config.trackio else None
-        with MetricsWriter(self.folder.path, curves) as writer:
             yield record

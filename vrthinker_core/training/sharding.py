@@ -34,10 +34,10 @@ def save_judge(
     out: Path,
     learnt: Sequence[ProtocolName] = (),
 ) -> None:
-    """Write the model into `out`, beside copies of the other files of `source`, a folder or hub id.
+    """Write the model with the other files of `source`, a folder or hub id.
 
-    Weights get the number type they have in `source`. If that names no protocol, the marker names
-    those that were `learnt`. Raises OSError.
+    Weights get the number type they have there. If `source` names no protocol, the marker names
+    the `learnt` ones. Raises OSError.
     """
     folder = locate(source)
     dtype = stored_dtype(folder)
@@ -58,7 +58,7 @@ def save_judge(
 
 
 def stored_dtype(folder: Path) -> torch.dtype:
-    """The number type of the first tensor of a checkpoint."""
+    """Return the number type of a checkpoint's first tensor."""
     with safe_open(weight_files(folder)[0], framework="pt") as file:
         tensor: torch.Tensor = file.get_tensor(next(iter(file.keys())))
         return tensor.dtype
@@ -68,7 +68,7 @@ EFFICIENT_LOADING = "FSDP_CPU_RAM_EFFICIENT_LOADING"
 
 
 def check_launch(*, adapters: bool = False) -> None:
-    """Raise BadInput for what `accelerate launch` was told and cannot be done."""
+    """Raise BadInput for a launch that cannot work."""
     if "LOCAL_RANK" not in os.environ and torch.cuda.device_count() > 1:
         raise BadInput(
             f"One process sees {torch.cuda.device_count()} GPUs and trains on one: start it with "
@@ -87,37 +87,34 @@ def check_launch(*, adapters: bool = False) -> None:
 
 
 def uses_fsdp() -> bool:
-    """Whether `accelerate launch` was told to spread weights with FSDP."""
+    """Return whether `accelerate launch` spreads weights with FSDP."""
     return bool(parse_flag_from_env("ACCELERATE_USE_FSDP"))
 
 
 def is_sharded() -> bool:
-    """Whether it was told to spread each weight over the processes, in whatever way."""
+    """Return whether each weight is spread over the processes, in whatever way."""
     return uses_fsdp() or bool(parse_flag_from_env("ACCELERATE_USE_DEEPSPEED"))
 
 
 def launched_in_bf16() -> bool:
-    """Whether `accelerate launch` was told so: DeepSpeed refuses a trainer that says otherwise."""
+    """Return the launch's choice; DeepSpeed refuses a trainer that says otherwise."""
     return os.environ.get("ACCELERATE_MIXED_PRECISION") == "bf16"
 
 
 def open_whole(checkpoint: Path, dtype: torch.dtype = torch.float32) -> Checkpoint:
-    """Open a checkpoint on the CPU, whole: DeepSpeed would spread it, once a trainer is set up.
-
-    Raises CheckpointError.
-    """
+    """Open a whole checkpoint on the CPU, also if DeepSpeed is set up. Raises CheckpointError."""
     forget_deepspeed()
     return open_for_training(str(checkpoint), dtype)
 
 
 def forget_deepspeed() -> None:
-    """Let models opened from now on, in this process, be whole."""
+    """Let this process open whole models from now on."""
     unset_hf_deepspeed_config()  # type: ignore[no-untyped-call]
 
 
 @contextmanager
 def heads_in_root() -> Iterator[None]:
-    """With FSDP2, gather embedding and language model head with the model, not as own units.
+    """With FSDP2, gather embedding and head with the model, not as own units.
 
     TRL multiplies hidden states by the head's weight and never calls the head, so the hooks of a
     unit of its own do not run: on a GPU the weights were NaN after the first step of GRPO (torch
@@ -144,10 +141,7 @@ def heads_in_root() -> Iterator[None]:
 
 
 def weights_in_every_process() -> AbstractContextManager[None]:
-    """With FSDP, let every process read the weights: TRL does not send a reference model's.
-
-    (Seen with transformers 5.17: the others compared with weights of no value.)
-    """
-    told = {EFFICIENT_LOADING: "false"} if uses_fsdp() else {}
-    made: AbstractContextManager[None] = patch_environment(**told)
+    """With FSDP, let every process read the weights: TRL sends no reference model's."""
+    loading = {EFFICIENT_LOADING: "false"} if uses_fsdp() else {}
+    made: AbstractContextManager[None] = patch_environment(**loading)
     return made
