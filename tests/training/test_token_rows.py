@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 import torch
@@ -48,16 +47,18 @@ def rollout(nano: Nano) -> Rollout:
     return rollout
 
 
-def test_the_built_in_judge_is_right_on_its_own_world(rollout: Rollout) -> None:
-    assert rollout.correct
-    assert len(rollout.prompts) == len(rollout.run.turns) > 1
-
-
-def test_sampled_tokens_are_learnt(rollout: Rollout, nano: Nano) -> None:
+def test_sampled_tokens_are_learnt_and_greedy_ones_the_argmax(rollout: Rollout, nano: Nano) -> None:
     end, turns = nano.loaded.tokenizer.control.im_end, rollout.run.turns
+    assert (rollout.correct, len(rollout.prompts)) == (True, len(turns)), "on its own world"
     (row,) = token_rows(rollout, nano.loaded)
     assert learnt(row) == [token for turn in turns for token in (*turn.completion.tokens, end)]
-    assert row.turns == tuple(turn.number for turn in turns)
+    assert row.turns == tuple(range(1, len(turns) + 1)) != (1,)
+    batch = collate([row], nano.loaded)
+    labels = batch.pop("labels")
+    with torch.inference_mode():
+        logits = nano.loaded.model(**batch).logits
+    taught = labels[0, 1:] != IGNORED
+    assert torch.equal(logits[0, :-1][taught].argmax(-1), labels[0, 1:][taught])
 
 
 def test_what_a_redirect_put_there_is_not_learnt(nano: Nano) -> None:
@@ -105,38 +106,23 @@ def test_a_window_makes_more_rows(
     assert decoded == ["".join(said[turn - 1] for turn in row.turns) for row in rows]
 
 
-def test_greedy_tokens_are_the_argmax(rollout: Rollout, nano: Nano) -> None:
-    (row,) = token_rows(rollout, nano.loaded)
-    batch = collate([row], nano.loaded)
-    labels = batch.pop("labels")
-    with torch.inference_mode():
-        logits = nano.loaded.model(**batch).logits
-    taught = labels[0, 1:] != IGNORED
-    assert torch.equal(logits[0, :-1][taught].argmax(-1), labels[0, 1:][taught])
-
-
-A_FRAME = 112 * 112 * 3
-
-
-@dataclass
 class Runs:
-    """Runs of drawn pairs, played anew when they are read; a memory window makes two rows of each."""
+    """A run of a drawn pair, played anew when it is read; its memory window makes two rows of it."""
 
-    seeds: Sequence[int]
-    window: int = 1
-    read: int = 0
-    error: Exception | None = None
+    def __init__(self) -> None:
+        self.window, self.read = 1, 0
+        self.error: Exception | None = None
 
-    def rollout(self, seed: int) -> Rollout:
+    def rollout(self) -> Rollout:
         self.read += 1
         if self.error:
             raise self.error
-        replies = (look(1), look(2), ANSWER)
-        return scripted_rollout(labelled(seed), *replies, settings=Settings(window=self.window))
+        settings = Settings(window=self.window)
+        return scripted_rollout(labelled(3), look(1), look(2), ANSWER, settings=settings)
 
-    def rows(self, nano: Nano, room: int) -> list[TokenRow]:
-        stored = (StoredRollout.read(partial(self.rollout, seed)) for seed in self.seeds)
-        return list(bounded_rows(stored, nano.loaded, room))
+    def rows(self, nano: Nano, frames: int) -> list[TokenRow]:
+        stored = (StoredRollout.read(self.rollout) for _ in range(2))
+        return list(bounded_rows(stored, nano.loaded, frames * 112 * 112 * 3))
 
 
 def pixels(row: TokenRow) -> list[bytes]:
@@ -145,33 +131,26 @@ def pixels(row: TokenRow) -> list[bytes]:
 
 @pytest.mark.parametrize(("frames", "again"), [(0, 4), (15, 3), (1000, 0)])
 def test_rows_are_the_same_kept_or_read_again(frames: int, again: int, nano: Nano) -> None:
-    runs = Runs([3, 4])
-    expected = [row for seed in (3, 4) for row in token_rows(runs.rollout(seed), nano.loaded)]
-    rows = runs.rows(nano, frames * A_FRAME)
+    runs = Runs()
+    expected = 2 * [*token_rows(runs.rollout(), nano.loaded)]
+    rows = runs.rows(nano, frames)
     before = runs.read
-    assert sum(len(rgb) for row in rows for rgb in pixels(row)) <= frames * A_FRAME
+    assert sum(len(pixels(row)) for row in rows) <= frames
     assert rows == expected
     assert [pixels(row.with_pixels()) for row in rows] == [pixels(row) for row in expected]
     assert runs.read == before + again
-
-
-def test_kept_features_need_each_row_once(nano: Nano) -> None:
-    runs = Runs([3, 4])
-    rows = runs.rows(nano, 0)
     known = kept_features(rows, nano.loaded.vision)
-    for _ in range(2):
+    for _ in range(2):  # Features need each row once
         collate(rows, nano.loaded, known(range(4)))
-    assert runs.read == 2 + 4
+    assert runs.read == before + 2 * again
 
 
 def test_a_changed_run_is_refused(nano: Nano) -> None:
-    runs = Runs([3])
+    runs = Runs()
     rows = runs.rows(nano, 0)
-    runs.window = 2
-    with pytest.raises(BadInput, match="not what it was when training began"):
-        rows[1].with_pixels()
-    runs.window = 1
+    for window, error in ((2, None), (1, NotForTraining("it is of another pair today"))):
+        runs.window, runs.error = window, error
+        with pytest.raises(BadInput, match="not what it was when training began"):
+            rows[1].with_pixels()
+    runs.error = None
     assert pixels(rows[1].with_pixels())
-    runs.error = NotForTraining("it is of another pair today")
-    with pytest.raises(BadInput, match="not what it was when training began"):
-        rows[0].with_pixels()

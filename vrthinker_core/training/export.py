@@ -92,7 +92,7 @@ def export(
         with os_errors(f"Cannot read {place}", " Give a trace, or a folder of traces."):
             place.stat()
     report, named = ExportReport(Path(out)), encodable(str(out))
-    rows = _all_rows(places, to, report, voted_only=voted_only, agreed_only=agreed_only)
+    rows = _all_rows(places, to, report, voted_only or agreed_only, agreed_only)
     with os_errors(f"Cannot write {named}"):
         if not _may_replace(report.out):
             raise BadInput(f"{named} exists and is no earlier export: name a new file.")
@@ -118,27 +118,22 @@ def _may_replace(path: Path) -> bool:
 
 
 def _all_rows(
-    places: Sequence[Path],
-    kind: RowKind,
-    report: ExportReport,
-    *,
-    voted_only: bool,
-    agreed_only: bool,
+    places: Sequence[Path], kind: RowKind, report: ExportReport, voted: bool, agreed: bool
 ) -> Iterator[Row]:
     """Yield the rows of all traces; `report` counts them, and names skipped traces."""
 
     def skip(path: Path, reason: Exception, more: str = "") -> None:
         report.skipped.append(encodable(f"{path}: {str(reason).rstrip('.')}.{more}"))
 
-    make = partial(sft_rows, agreed_only=agreed_only) if kind == "sft" else ROWS[kind]
+    make = partial(sft_rows, agreed_only=agreed) if kind == "sft" else ROWS[kind]
     for file in read_traces(places, report.out, skip):
         before, trace, reason = report.rows, file.trace, NotForTraining("no video is preferred")
         try:
             videos = trace_videos(file, trace)
-            voted = file.people or (trace.vote and trace.vote.agrees is not None)
-            if (voted_only or agreed_only) and not voted:
+            vote_counts = trace.vote is not None and trace.vote.agrees is not None
+            if voted and not file.people and not vote_counts:
                 raise NotForTraining("nobody has voted on it")
-            if agreed_only and not agrees(file, trace):
+            if agreed and not agrees(file, trace):
                 raise NotForTraining(DISAGREES)
             for row in make(file, videos):
                 report.rows += 1
@@ -175,11 +170,10 @@ def sft_rows(file: TraceFile, videos: Sequence[Row], *, agreed_only: bool = Fals
     it, for that judge's tokenizer alone. Raises NotForTraining at the end if a run gave none.
     """
     known, reasons = known_verdict(file), list[NotForTraining]()
-    given, swapped = (
-        (file.trace, known, videos),
-        (file.trace.swapped, swap_verdict(known), videos[::-1]),
-    )
-    for order, (run, truth, sides) in (("given", given), ("swapped", swapped)):
+    for order, run, truth, sides in (
+        ("given", file.trace, known, videos),
+        ("swapped", file.trace.swapped, swap_verdict(known), videos[::-1]),
+    ):
         if run is None:
             continue
         try:

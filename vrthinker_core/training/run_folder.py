@@ -290,9 +290,8 @@ class StageRun:
             yield lambda *_: False
             return
         state, times = self.folder.state, [time.monotonic()]
-        with MetricsWriter(
-            self.folder.path, state.curves if self.config.trackio else None
-        ) as writer:
+        curves = state.curves if self.config.trackio else None
+        with MetricsWriter(self.folder.path, curves) as writer:
 
             def record(metrics: StepMetrics, total: int) -> bool:
                 times.append(time.monotonic())

@@ -274,7 +274,7 @@ def to_trace(rollout: Rollout) -> Trace:
     return Trace(run.started, tuple(turns), end)
 
 
-def keep_rollouts(folder: Path, stage: str, step: int, rollouts: Sequence[Rollout]) -> list[Path]:
+def keep_rollouts(folder: Path, stage: str, step: int, rollouts: Sequence[Rollout]) -> None:
     """Keep rollouts as traces for the page, named by stage and step.
 
     The judge's name in each says the step as well, and the data set's labels lie beside them.
@@ -289,4 +289,3 @@ def keep_rollouts(folder: Path, stage: str, step: int, rollouts: Sequence[Rollou
             trace = to_trace(rollout)
             started = replace(trace.started, judge=f"{trace.started.judge}, {stage}, step {step}")
             write_atomically(out / name, to_json(replace(trace, started=started)))
-    return [out / name for name in named]
