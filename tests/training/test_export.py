@@ -339,13 +339,11 @@ def test_prompts_are_what_was_sent(
 def test_a_control_teaches_nothing(tmp_path: Path) -> None:
     """Its judge answered after frames that it did not ask for."""
     trace, _ = recorded(tmp_path, PAIRED, "paired", Settings(frames="random"))
-    told = voted(trace, agrees=True, labels=ALL_SECOND)
     shutil.rmtree(tmp_path / "clips")
-    (tmp_path / "trace.json").write_bytes(to_json(told))
+    (tmp_path / "trace.json").write_bytes(to_json(voted(trace, True, ALL_SECOND)))
     for kind in ROWS:
         report = export([tmp_path], kind, tmp_path / "rows")
-        assert (report.rows, len(report.skipped)) == (0, 1)
-        assert "it is a control" in report.skipped[0]
+        assert (report.rows, "it is a control" in report.skipped[0]) == (0, True)
     assert read_traced_pairs(tmp_path) == []
     pair = replace(labelled(3), prompt=trace.started.prompt)
     unknown = replace(trace, started=replace(trace.started, clips=(None, None)))
@@ -353,22 +351,14 @@ def test_a_control_teaches_nothing(tmp_path: Path) -> None:
         to_rollout(unknown, pair, keep_tokens=True)
 
 
-def test_a_trace_that_says_something_else_was_sent_is_no_example() -> None:
+def test_a_trace_that_says_something_else_was_sent_is_no_example(tmp_path: Path) -> None:
     first, *others = BASE.turns
     for change in ({"told": "Say 1."}, {"in_view": ()}, {"frames": first.frames[:2]}):
-        turns = (replace(first, **change), *others)
         with pytest.raises(NotForTraining):
-            list(examples(replace(BASE, turns=turns)))
-
-
-def test_frames_that_a_person_chose_are_no_call_of_the_judge(tmp_path: Path) -> None:
-    origin, _ = recorded(tmp_path, PAIRED, "paired", Settings())
-    clips = [tmp_path / "clips" / name for name in ("first.mp4", "second.mp4")]
-    plan, answerer = (
-        plan_branch(origin, 2, Changes(frames=(4, 9))),
-        ScriptedBackend([ANSWER], "paired"),
-    )
-    pair = VideoPair(origin.started.prompt, *clips)
+            list(examples(replace(BASE, turns=(replace(first, **change), *others))))
+    videos = [EXAMPLE / name for name in ("first.mp4", "second.mp4")]
+    plan = plan_branch(BASE, 2, Changes(frames=(4, 9)))
+    pair, answerer = VideoPair(BASE.started.prompt, *videos), ScriptedBackend([ANSWER], "paired")
     list(judge_branch(plan, pair, answerer, trace=tmp_path / "branch.json"))
     with pytest.raises(NotForTraining, match="a person, not the judge, chose the frames of turn 2"):
         list(examples(load(tmp_path / "branch.json")))

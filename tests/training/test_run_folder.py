@@ -154,12 +154,9 @@ def test_a_change_that_means_nothing_is_refused(change: str, said: str) -> None:
 
 
 def test_unknown_keys_are_refused_at_every_depth() -> None:
-    for place in ("", "grpo.", "grpo.weights.", "settings."):
+    for place in ("", "grpo.", "settings."):
         values = json.loads(config_json(CONFIG))
-        inner = values
-        for name in place.split(".")[:-1]:
-            inner = inner[name]
-        inner["speed"] = 1
+        (values[place[:-1]] if place else values)["speed"] = 1
         with pytest.raises(BadInput, match=re.escape(place) + "speed: there is no such setting"):
             parse_config(json.dumps(values), "config.json")
     for text in ("", "[]", "[" * 100_000):
