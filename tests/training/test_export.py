@@ -256,19 +256,6 @@ def test_no_reply_teaches_what_the_data_set_contradicts(tmp_path: Path) -> None:
     assert evaluated(tmp_path, voted(trace, agrees=True), other) == []
 
 
-def test_labels_are_turned_round_for_the_second_order(tmp_path: Path) -> None:
-    # 1 overall in either order
-    write_example(tmp_path / "both", settings=Settings(swap="on"), replies=[ANSWER])
-    trace = load(tmp_path / "both" / "trace.json")
-    rows = rows_of(tmp_path / "both", "sft")
-    assert [row["order"] for row in rows] == ["given", "swapped"]
-    assert rows[0]["videos"] == rows[1]["videos"][::-1]
-    shutil.rmtree(tmp_path / "both")
-    for labels, order in ((FIRST, "given"), (SECOND, "swapped")):
-        (row,) = evaluated(tmp_path, trace, Verdict(OA=labels))
-        assert (row["order"], row["labels"]["OA"]) == (order, FIRST)
-
-
 PAIRED_CALL = CALL.partition("[")[0].replace("{", "{{") + "{}}}}}}}</tool_call>"
 CONCAT_CALL = (
     "<think>t</think><recommend answer>TA=1, VQ=1, MQ=0, OA=1, CF=3</recommend answer>"

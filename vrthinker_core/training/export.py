@@ -10,7 +10,6 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
@@ -33,7 +32,6 @@ from vrthinker_core.training.traces import (
 )
 from vrthinker_core.types import Dimension, Preference, Run
 from vrthinker_core.types.messages import ANSWER_ORDER, GeneratedText, Image, Message, Part, Video
-from vrthinker_core.types.order import swap_verdict
 from vrthinker_core.words import count, encodable
 
 RowKind = Literal["sft", "preferences", "dpo", "rl", "videogen-reward"]  # As the command line says
@@ -125,7 +123,6 @@ def _all_rows(
     def skip(path: Path, reason: Exception, more: str = "") -> None:
         report.skipped.append(encodable(f"{path}: {str(reason).rstrip('.')}.{more}"))
 
-    make = partial(sft_rows, agreed_only=agreed) if kind == "sft" else ROWS[kind]
     for file in read_traces(places, report.out, skip):
         before, trace, reason = report.rows, file.trace, NotForTraining("no video is preferred")
         try:
@@ -133,9 +130,9 @@ def _all_rows(
             vote_counts = trace.vote is not None and trace.vote.agrees is not None
             if voted and not file.people and not vote_counts:
                 raise NotForTraining("nobody has voted on it")
-            if agreed and not agrees(file, trace):
+            if agreed and not agrees(file):
                 raise NotForTraining(DISAGREES)
-            for row in make(file, videos):
+            for row in ROWS[kind](file, videos):
                 report.rows += 1
                 yield row
         except NotForTraining as error:
@@ -150,60 +147,44 @@ def _all_rows(
 DISAGREES = "the person does not agree with its verdict"
 
 
-def agrees(file: TraceFile, run: Run) -> bool | None:
+def agrees(file: TraceFile) -> bool | None:
     """Return whether people agree with the run's verdict; None if unknown."""
-    first, verdict = (each.finished and each.finished.verdict for each in (file.trace, run))
-    if run is not file.trace:
-        verdict = verdict and swap_verdict(verdict)
-    vote, judges = file.trace.vote, dict(verdict or ())
-    known = [(judges.get(each), label) for each, label in file.people.items()]
+    trace, vote = file.trace, file.trace.vote
+    given = dict((trace.finished and trace.finished.verdict) or ())
+    known = [(given.get(each), label) for each, label in file.people.items()]
     said = [own is label for own, label in known if own is not None]
-    if vote and vote.agrees is not None and verdict == first:
+    if vote and vote.agrees is not None:
         said.append(vote.agrees)
     return all(said) if said else None
 
 
-def sft_rows(file: TraceFile, videos: Sequence[Row], *, agreed_only: bool = False) -> Iterator[Row]:
-    """Yield the conversations of both runs that pass the paper's filters.
+def sft_rows(file: TraceFile, videos: Sequence[Row]) -> Iterator[Row]:
+    """Yield the conversation of a run that passes the paper's filters.
 
-    `taught` are the positions of the replies to learn. `tokens` holds each reply as its judge wrote
-    it, for that judge's tokenizer alone. Raises NotForTraining at the end if a run gave none.
+    A trace's second run, with the sides swapped, is left out, as training does. `taught` are the
+    positions of the replies to learn. `tokens` holds each reply as its judge wrote it, for that
+    judge's tokenizer alone. Raises NotForTraining.
     """
-    known, reasons = known_verdict(file), list[NotForTraining]()
-    for order, run, truth, sides in (
-        ("given", file.trace, known, videos),
-        ("swapped", file.trace.swapped, swap_verdict(known), videos[::-1]),
-    ):
-        if run is None:
-            continue
-        try:
-            if refused := refusal(run, truth):
-                raise NotForTraining(refused[1])
-            agreed = agrees(file, run)
-            if agreed is False or (agreed_only and agreed is None):
-                raise NotForTraining(DISAGREES)
-            parts = list(examples(run))
-        except NotForTraining as reason:
-            reasons.append(reason)
-            continue
-        for messages, taught in parts:
-            replies = (part for each in messages for part in each.parts)
-            yield {
-                **_head("sft", file, run),
-                "order": order,
-                "message_list": [
-                    {"role": each.role, "content": [_content(part, sides) for part in each.parts]}
-                    for each in messages
-                ],
-                "taught": taught,
-                "tokens": [part.tokens for part in replies if isinstance(part, GeneratedText)],
-                "labels": truth.labels,
-                "protocol": run.started.dialect,
-                "settings": asdict(run.started.settings),
-                "videos": sides,
-            }
-    if reasons:
-        raise reasons[0]
+    run, truth = file.trace, known_verdict(file)
+    if refused := refusal(run, truth):
+        raise NotForTraining(refused[1])
+    if agrees(file) is False:
+        raise NotForTraining(DISAGREES)
+    for messages, taught in examples(run):
+        parts = (part for each in messages for part in each.parts)
+        yield {
+            **_head("sft", file),
+            "message_list": [
+                {"role": each.role, "content": [_content(part, videos) for part in each.parts]}
+                for each in messages
+            ],
+            "taught": taught,
+            "tokens": [part.tokens for part in parts if isinstance(part, GeneratedText)],
+            "labels": truth.labels,
+            "protocol": run.started.dialect,
+            "settings": asdict(run.started.settings),
+            "videos": videos,
+        }
 
 
 def examples(run: Run) -> Iterator[tuple[tuple[Message, ...], list[int]]]:
@@ -230,7 +211,7 @@ def preference_rows(file: TraceFile, videos: Sequence[Row]) -> Iterator[Row]:
         if known.label is not Preference.TIE:
             better, worse = videos if known.label is Preference.FIRST else videos[::-1]
             yield {
-                **_head("preferences", file, file.trace),
+                **_head("preferences", file),
                 "dimension": dimension.value,
                 "chosen": better,
                 "rejected": worse,
@@ -248,7 +229,7 @@ def dpo_rows(file: TraceFile, videos: Sequence[Row]) -> Iterator[Row]:
         if row["dimension"] == Dimension.OA:
             named = {name: row[name] for name in ("chosen", "rejected")}
             yield {
-                **_head("dpo", file, file.trace),
+                **_head("dpo", file),
                 **{name: video["path"] for name, video in named.items()},
                 **{f"{name}_sha256": video["sha256"] for name, video in named.items()},
                 "source": row["source"],
@@ -261,7 +242,7 @@ def rl_rows(file: TraceFile, videos: Sequence[Row]) -> Iterator[Row]:
     if not trace.turns:
         raise NotForTraining("its judge was asked nothing")
     yield {
-        **_head("rl", file, trace),
+        **_head("rl", file),
         "question": trace.turns[0].told.removesuffix(run_protocol(trace).force_answer()),
         "image": [video["path"] for video in videos],
         "is_video": True,
@@ -274,7 +255,7 @@ def rl_rows(file: TraceFile, videos: Sequence[Row]) -> Iterator[Row]:
 
 def videogen_reward_rows(file: TraceFile, videos: Sequence[Row]) -> Iterator[Row]:
     """Yield a row of VideoGen-RewardBench's table, without the generators' names."""
-    labels, row = _whole(file), _head("videogen-reward", file, file.trace)
+    labels, row = _whole(file), _head("videogen-reward", file)
     for letter, video in zip("AB", videos, strict=True):
         columns = {"path": "path", "fps": "fps", "num_frames": "frames"}
         row |= {f"{column}_{letter}": video[name] for column, name in columns.items()}
@@ -301,14 +282,15 @@ def _whole(file: TraceFile) -> dict[Dimension, KnownLabel]:
     return labels
 
 
-def _head(kind: RowKind, file: TraceFile, run: Run) -> Row:
-    first, second = (clip.digest if clip else "" for clip in run.started.clips)
+def _head(kind: RowKind, file: TraceFile) -> Row:
+    started = file.trace.started
+    first, second = (clip.digest if clip else "" for clip in started.clips)
     return {
         "format": f"{FORMAT} {kind}",
-        "qid": pair_id(run.started.prompt, first, second),
+        "qid": pair_id(started.prompt, first, second),
         "trace": encodable(file.path.as_posix()),
-        "judge": run.started.judge,
-        "prompt": run.started.prompt,
+        "judge": started.judge,
+        "prompt": started.prompt,
     }
 
 
