@@ -208,7 +208,9 @@ def open_run_folder(
             state = _checked_state(out, run, config, resume)
             write_atomically(out / CONFIG, config_json(config).encode() + b"\n")
             _write_state(out, replace(state, digest=state.digest or run.digest))
-            remove_parts(out / ROLLOUTS)
+            for inside in (folder.checkpoints, out / ROLLOUTS):
+                inside.mkdir(exist_ok=True)
+                remove_parts(inside)
             processes.wait()
             yield folder
     except (OSError, SafetensorError) as error:
