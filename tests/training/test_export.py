@@ -45,7 +45,7 @@ VERDICT, ALL_SECOND = Verdict(FIRST, SECOND, TIE, FIRST), Verdict(*[SECOND] * 4)
 
 
 def judged(verdict: Verdict | None, outside: bool = False) -> Trace:
-    """The stored run with another verdict, and replies that say the same."""
+    """The stored run with another verdict."""
     return replace(BASE, finished=replace(BASE.finished, verdict=verdict, outside_scope=outside))
 
 
