@@ -224,6 +224,8 @@ def train(
     name = preset or (chosen_preset(shape) if shape else "nano")
     config = read_config(kept) if kept else preset_config(name)
     config = changed_config(config, [*(changes or []), *([] if seed is None else [f"seed={seed}"])])
+    if config.settings.frames == "random":
+        raise BadInput("Frames drawn at random are a control: train with settings.frames=asked.")
     if shape and not preset and os.environ.get("RANK", "0") == "0":
         print(f"Preset {name}, for a model of {shape.weights:,} weights.", flush=True)
     if estimate:

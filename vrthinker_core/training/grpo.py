@@ -25,7 +25,7 @@ from vrthinker_core.protocols.factory import chosen_protocol
 from vrthinker_core.training.config import TrainConfig
 from vrthinker_core.training.metrics import StepMetrics
 from vrthinker_core.training.pair_set import PairSet
-from vrthinker_core.training.rewards import group_rewards
+from vrthinker_core.training.rewards import group_rewards, right_labels
 from vrthinker_core.training.rollouts import Rollout, in_order, play_each
 from vrthinker_core.training.run_folder import Processes, StageRun, world_size
 from vrthinker_core.training.sft import save_trained, tokenizer_of, trainer_arguments
@@ -113,7 +113,12 @@ class _Player:
         played = play_each(map(self.held_out.pair, share), self.judge, settings)
         own = [each for _, each in played if isinstance(each, Rollout)]
         self._finish()
-        right = gather_object([right_labels(each) for each in own])
+        right: list[dict[str, bool]] = gather_object(
+            [
+                {**right_labels(each.run.final_verdict, each.pair.truth), "all": each.correct}
+                for each in own
+            ]
+        )
         names = {name: None for each in right for name in each}
         self.measured = {
             name: fmean(each[name] for each in right if name in each) for name in names
@@ -122,15 +127,6 @@ class _Player:
     def _finish(self) -> None:
         if isinstance(self.judge, VllmBackend):
             self.judge.finish()
-
-
-def right_labels(rollout: Rollout) -> dict[str, bool]:
-    """Return which known labels are right, and `all`; missing ones are wrong."""
-    given = dict(rollout.run.final_verdict or ())
-    known = {each: label for each, label in rollout.pair.truth if label is not None}
-    return {each.value: given.get(each) is label for each, label in known.items()} | {
-        "all": rollout.correct
-    }
 
 
 @dataclass(eq=False)
