@@ -201,8 +201,6 @@ def train(
     Checkpoints are saved every few minutes. --resume continues a stopped or killed run.
     """
     from vrthinker_core.training.data import absolute_data
-    from vrthinker_core.training.estimate import chosen_preset
-
     if gpus < 1:
         raise BadInput(f"--gpus {gpus} trains nothing: give a number from 1 up.")
     if minutes is not None and not minutes > 0:
@@ -219,6 +217,8 @@ def train(
     if not data and not estimate:
         raise BadInput("--data is missing: name the pairs to train with, as drawn:1 or a data set.")
     names = "" if estimate else absolute_data("\n".join(data or ()))
+    from vrthinker_core.training.estimate import chosen_preset
+
     kept = out if resume and preset is None and out and (out / CONFIG).is_file() else None
     shape = None if kept or (preset and not estimate) else _shape(model)
     name = preset or (chosen_preset(shape) if shape else "nano")
