@@ -201,6 +201,7 @@ def train(
     Checkpoints are saved every few minutes. --resume continues a stopped or killed run.
     """
     from vrthinker_core.training.data import absolute_data
+
     if gpus < 1:
         raise BadInput(f"--gpus {gpus} trains nothing: give a number from 1 up.")
     if minutes is not None and not minutes > 0:

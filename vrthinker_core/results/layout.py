@@ -66,6 +66,9 @@ class TableRow:
     fault: str = ""
 
 
+VALUES = (Preference.FIRST, Preference.SECOND, Preference.TIE)
+
+
 @dataclass(frozen=True, slots=True)
 class PairLayout:
     """The columns of a data set, and where it is."""
@@ -74,7 +77,7 @@ class PairLayout:
     prompt: str
     generators: tuple[str, str]
     labels: Mapping[str, str]  # Column of each dimension
-    words: Mapping[str, Preference]  # Values of the label columns, in lower case
+    values: Sequence[Sequence[str]]  # Of the label columns, in lower case: for 1, 2 and a tie
     undecided: str = ""  # What people chose who could not: overall, it leaves the row out
     needed: tuple[str, ...] = ()  # Columns without which an evaluation refuses a table
     files: str = ""  # Patterns of the tables in the folder, with spaces between
@@ -220,15 +223,17 @@ def _make_pair(row: TableRow, layout: PairLayout, find: FindVideo) -> Evaluation
 def _labels(row: TableRow, layout: PairLayout) -> tuple[Verdict, str]:
     """Return labels and why the row is left out; raises `BadInput`."""
     labels: dict[str, Preference] = {}
+    known = {
+        text: label for label, texts in zip(VALUES, layout.values, strict=True) for text in texts
+    }
     left_out = ""
     for dimension, column in layout.labels.items():
         text = text_in(row, column)
-        if text.lower() in layout.words:
-            labels[dimension] = layout.words[text.lower()]
+        if text.lower() in known:
+            labels[dimension] = known[text.lower()]
         elif text and text.lower() != layout.undecided:
             raise BadInput(
-                f"{column} is {_short(text)!r}, which is no label. Labels are "
-                f"{', '.join(layout.words)}."
+                f"{column} is {_short(text)!r}, which is no label. Labels are {', '.join(known)}."
             )
         elif text and dimension == Dimension.OA:
             left_out = f'People found it "{text}".'

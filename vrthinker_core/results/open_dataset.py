@@ -21,23 +21,15 @@ from vrthinker_core.results.layout import (
     video_finder,
 )
 from vrthinker_core.storage import write_atomically
-from vrthinker_core.types import Dimension, Preference
+from vrthinker_core.types import Dimension
 
-
-def _words(first: str, second: str, tie: str) -> dict[str, Preference]:
-    """Return the label of each word; spaces between words are commas."""
-    labels = (Preference.FIRST, first), (Preference.SECOND, second), (Preference.TIE, tie)
-    return {word: label for label, words in labels for word in words.split(", ")}
-
-
-WORDS = _words("1, first, a, 1.0", "2, second, b, 2.0", "0, tie, same, 0.0")
 DATASETS = {
     "videogen-reward": PairLayout(
         ("path_A", "path_B"),
         "prompt",
         ("A_model", "B_model"),
         {"TA": "TA", "MQ": "MQ", "VQ": "VQ", "OA": "Overall"},
-        _words("a", "b", "same"),
+        (("a",), ("b",), ("same",)),
         needed=("A_model", "B_model", "TA", "MQ", "VQ", "Overall"),
         files="videogen-rewardbench.csv",
         source="KlingTeam/VideoGen-RewardBench, then unpack its videos.zip",
@@ -47,7 +39,7 @@ DATASETS = {
         "prompt",
         ("left_model", "right_model"),
         {"OA": "vote_type"},
-        _words("leftvote", "rightvote", "tievote, bothbad_vote"),
+        (("leftvote",), ("rightvote",), ("tievote", "bothbad_vote")),
         needed=("left_model", "right_model", "vote_type"),
         files="*.parquet video_generation/*.parquet",
         source="TIGER-Lab/GenAI-Bench; videos: tianleliphoebe/genai-arena-video-mp4",
@@ -63,7 +55,7 @@ DATASETS = {
             "VQ": "Fineness",
             "OA": "overall_preference",
         },
-        _words("video 1 better", "video 2 better", "same"),
+        (("video 1 better",), ("video 2 better",), ("same",)),
         undecided="hard to judge",
         needed=("overall_preference",),
         files="test.json",
@@ -74,7 +66,7 @@ DATASETS = {
         "prompt",
         ("model1", "model2"),
         {each: each.value for each in Dimension},
-        WORDS,
+        (("1", "first", "a", "1.0"), ("2", "second", "b", "2.0"), ("0", "tie", "same", "0.0")),
     ),
 }
 """Layouts that `evaluate` reads, by their name on the command line."""
