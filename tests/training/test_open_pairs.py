@@ -23,7 +23,7 @@ from vrthinker_core.traces import to_json
 from vrthinker_core.training.data import absolute_data, named_sets, open_pairs
 from vrthinker_core.training.pair_set import PairSet
 from vrthinker_core.training.rollouts import Rollout
-from vrthinker_core.training.stages import open_ready_runs, passing, taught_pairs
+from vrthinker_core.training.stages import passing, run_readers, runs_folder, taught_pairs
 from vrthinker_core.training.teacher import Teacher, run_teacher
 from vrthinker_core.types import Preference, Verdict, Vote
 
@@ -247,9 +247,11 @@ OTHER = replace(LABELS, OA=Preference((int(LABELS.OA or 0) + 1) % 3))
 
 def kept(data: Path | str, most: int = 9) -> tuple[list[Rollout], str]:
     said: list[str] = []
-    ready = open_ready_runs(str(data))
+    folder = runs_folder(str(data))
+    assert folder is not None
     with ExitStack() as videos:
-        found = list(passing(ready(videos), most, said.append))
+        readers = run_readers([folder], videos, keep_tokens=False)
+        found = list(passing(readers, most, said.append))
         assert all(stored.read_again().prompts == stored.rollout.prompts for stored in found)
     return [stored.rollout for stored in found], said[0]
 
@@ -286,12 +288,12 @@ def test_traces_are_learnt_from_where_the_known_labels_are_theirs(tmp_path: Path
 def test_an_evaluation_is_learnt_from_and_what_is_called_traces(tmp_path: Path) -> None:
     assert len(kept(evaluation(tmp_path))[0]) == 1
     (tmp_path / "evaluation" / "run.json").unlink()
-    assert open_ready_runs(str(tmp_path / "evaluation")) is None
+    assert runs_folder(str(tmp_path / "evaluation")) is None
     assert len(kept(f"traces:{tmp_path / 'evaluation'}")[0]) == 1
     table = tmp_path / "pairs.csv"
     table.write_text("video1,video2,prompt,OA\n")
     for data in ("drawn:1", table, tmp_path / "gone", write_rows(tmp_path, published_rl())):
-        assert open_ready_runs(str(data)) is None, "pairs alone are no runs"
+        assert runs_folder(str(data)) is None, "pairs alone are no runs"
 
 
 def test_a_teachers_folder_says_which_pairs_it_was_given(tmp_path: Path) -> None:

@@ -37,7 +37,6 @@ from vrthinker_core.training.pair_set import (
 )
 from vrthinker_core.training.rollouts import LabelledPair, play
 from vrthinker_core.training.run_folder import StageRun
-from vrthinker_core.training.teacher import Teacher
 from vrthinker_core.types import FrameRef, Settings, Side, Verdict, VideoPair
 from vrthinker_core.types.frames import FrameSource
 from vrthinker_core.types.messages import Message
@@ -116,8 +115,7 @@ def test_every_command_keeps_to_its_part_and_so_does_a_run_that_goes_on(
     script.write_text(json.dumps({"reply": SAID, "protocol": "paired"}))
     found: dict[str, list[list[str]]] = {name: [] for name in PARTS[:3]}
 
-    def noted(run: StageRun, given: PairSet | Teacher, *_: object) -> Path | None:
-        pairs = given.pairs if isinstance(given, Teacher) else given
+    def noted(run: StageRun, pairs: PairSet, *_: object) -> Path | None:
         found[run.folder.state.stage].append(prompts(pairs))
         if not (half := run.folder.checkpoints / "half").exists():
             half.write_text("stopped here")
@@ -126,9 +124,8 @@ def test_every_command_keeps_to_its_part_and_so_does_a_run_that_goes_on(
         return run.folder.finish(shutil.copytree(NANO, run.folder.path / MADE))
 
     for name in ("cold_start", "rejection", "run_grpo"):
-        monkeypatch.setattr(f"vrthinker_core.training.pipeline.{name}", noted)
-    for name in ("play",):
-        monkeypatch.setattr(f"vrthinker_core.training.pipeline.{name}", lambda *_: [])
+        monkeypatch.setattr(f"vrthinker_core.training.stages.{name}", noted)
+    monkeypatch.setattr("vrthinker_core.training.stages.play", lambda *_: [])
     asked = ("--model", "nano", "--data", table, "--teacher", f"scripted:{script}", "--resume")
     for stage, starts in (("all", 4), ("rejection", 2)):
         begun = [call("train", stage, *asked, "--out", tmp_path / stage) for _ in range(starts)]

@@ -30,9 +30,9 @@ from vrthinker_core.training import sharding
 from vrthinker_core.training.config import SftConfig, changed_config, preset_config
 from vrthinker_core.training.filters import read_outcomes
 from vrthinker_core.training.pair_set import PairSet
-from vrthinker_core.training.pipeline import TrainingData, train_stage
 from vrthinker_core.training.run_folder import Processes, RunFolder, TimeBudget, TrainedStage
 from vrthinker_core.training.sft import token_rows, train_sft
+from vrthinker_core.training.stages import TrainingData, train_stage
 
 FEW = (
     "settings.max_turns=1 rejection.pairs=3 rejection.samples=1 rejection.temperature=0.7 "

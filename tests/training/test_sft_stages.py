@@ -31,11 +31,6 @@ from vrthinker_core.training.estimate import require_fit
 from vrthinker_core.training.filters import read_outcomes
 from vrthinker_core.training.metrics import StepMetrics, read_metrics
 from vrthinker_core.training.pair_set import PairSet
-from vrthinker_core.training.pipeline import (
-    TrainingData,
-    train_all,
-    train_stage,
-)
 from vrthinker_core.training.rollouts import LabelledPair
 from vrthinker_core.training.run_folder import (
     TimeBudget,
@@ -44,7 +39,11 @@ from vrthinker_core.training.run_folder import (
     open_run_folder,
 )
 from vrthinker_core.training.sft import sft_arguments
-from vrthinker_core.training.stages import open_ready_runs
+from vrthinker_core.training.stages import (
+    TrainingData,
+    train_all,
+    train_stage,
+)
 from vrthinker_core.training.teacher import BackendOfPair, run_teacher
 from vrthinker_core.ui.runs_tab import TraceFiles
 
@@ -89,7 +88,7 @@ def test_a_teachers_folder_is_learnt_from_but_for_held_out_pairs(
     said: list[str] = []
     pairs = PairSet(PAIRS.pair, 3)
     list(run_teacher(KNOWING, range(3), tmp_path / "taught"))
-    data = TrainingData("taught", pairs, ready=open_ready_runs(str(tmp_path / "taught")))
+    data = TrainingData("taught", pairs, runs=tmp_path / "taught")
     config = changed_config(CONFIG, ["cold_start.traces=4"])
     made = learn(tmp_path / "run", data, TimeBudget(say=said.append), config=config)
     assert made == tmp_path / "run" / "checkpoint"
@@ -168,7 +167,7 @@ def test_all_stages_stop_at_the_deadline_and_resume(
             time.sleep(0.1)
         return given[3].finish(made)
 
-    monkeypatch.setattr("vrthinker_core.training.pipeline.train_stage", trained)
+    monkeypatch.setattr("vrthinker_core.training.stages.train_stage", trained)
     run = replace(RUN, stage="all")
     with open_run_folder(tmp_path, run, CONFIG, resume=True) as folder:
         short = TimeBudget(deadline=time.monotonic() + 0.05)

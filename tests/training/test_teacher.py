@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -21,17 +22,16 @@ from tests.training.test_token_rows import Nano, nano
 from vrthinker_core import ScriptedBackend, export
 from vrthinker_core.backends.base import Conversation
 from vrthinker_core.drawn.world import DrawnPair
-from vrthinker_core.errors import BadInput
+from vrthinker_core.errors import BadInput, VideoError
 from vrthinker_core.results.open_dataset import read_dataset
-from vrthinker_core.traces import jpeg_size, load
+from vrthinker_core.traces import jpeg_size, load, to_json
 from vrthinker_core.training.filters import OUTCOMES, Outcome, Reason, read_outcomes
 from vrthinker_core.training.pair_set import PairSet
-from vrthinker_core.training.rollouts import LabelledPair, play
+from vrthinker_core.training.rollouts import LabelledPair, Rollout, play
 from vrthinker_core.training.sft import token_rows
-from vrthinker_core.training.stages import open_ready_runs, passing, taught_pairs
+from vrthinker_core.training.stages import passing, run_readers, runs_folder, taught_pairs
 from vrthinker_core.training.teacher import (
     Teacher,
-    kept_rollouts,
     run_teacher,
     scripted_teacher,
 )
@@ -163,27 +163,35 @@ def test_outside_its_scope_a_teacher_gives_lessons_and_no_verdict(tmp_path: Path
         made = list(run_teacher(teacher, range(2), tmp_path / "out"))
         assert [outcome.reason for outcome in made] == ["", Reason.LABELS]
         assert [outcome.given["OA"] for outcome in made] == [1, 1]
-        (kept,) = kept_rollouts(tmp_path / "out", pairs, keep_tokens=True)
-    assert (kept.rollout.correct, kept.rollout.run.whole_answer is not None) == (True, True)
+        kept, wrong = rollouts(tmp_path / "out")
+    assert (kept.correct, wrong.correct) == (True, False)
     for outcome in made:
         trace = load(tmp_path / "out" / outcome.file)
         assert (trace.finished.outside_scope, trace.finished.verdict) == (True, None)
         assert trace.last_labels == Verdict(*map(Preference, (1, 2, 2, 1)))
 
 
+def rollouts(out: Path, *, keep_tokens: bool = True) -> list[Rollout]:
+    with ExitStack() as videos:
+        return [read() for read in run_readers([out], videos, keep_tokens=keep_tokens)]
+
+
 def test_a_run_is_never_learnt_from_over_another_pair(tmp_path: Path) -> None:
-    rows = numbered_rows(*["The same prompt"] * 2)
-    with PairSet.of_rows(read_dataset("csv", write_table(tmp_path, rows)), PAIRED) as pairs:
-        made = list(run_teacher(replace(ANSWERING, pairs=pairs), range(2), tmp_path / "out"))
-        assert len(list(kept_rollouts(tmp_path / "out", pairs, keep_tokens=False))) == 2
-    shorter = write_table(tmp_path, rows[1:], clips=False, name="shorter.csv")
-    with PairSet.of_rows(read_dataset("csv", shorter), PAIRED) as pairs:
-        for outcome, said in ((made[0], "another pair today"), (made[1], "fewer pairs today")):
-            with pytest.raises(NotForTraining, match=said):
-                list(kept_rollouts(tmp_path / "out", pairs, [outcome], keep_tokens=False))
-    drawn = list(run_teacher(KNOWING, range(1), tmp_path / "drawn"))
-    with pytest.raises(NotForTraining, match="another pair today"):
-        list(kept_rollouts(tmp_path / "drawn", PairSet.drawn(4), drawn, keep_tokens=False))
+    table = write_table(tmp_path, numbered_rows("p"))
+    with PairSet.of_rows(read_dataset("csv", table), PAIRED) as pairs:
+        list(run_teacher(replace(ANSWERING, pairs=pairs), range(1), tmp_path / "out"))
+    assert len(rollouts(tmp_path / "out")) == 1
+    shutil.copy(tmp_path / "0a.mp4", tmp_path / "0b.mp4")
+    with pytest.raises(VideoError, match=r"0b\.mp4"):
+        rollouts(tmp_path / "out")
+    (outcome,) = run_teacher(KNOWING, range(1), tmp_path / "drawn")
+    trace = load(tmp_path / "drawn" / outcome.file)
+    first, second = trace.started.clips
+    for clips in ((second, first), (replace(first, name="drawn-3-a"), second)):
+        other = replace(trace, started=replace(trace.started, clips=clips))
+        (tmp_path / "drawn" / outcome.file).write_bytes(to_json(other))
+        with pytest.raises((NotForTraining, VideoError)):
+            rollouts(tmp_path / "drawn")
 
 
 def test_own_runs_come_back_token_for_token(nano: Nano, tmp_path: Path) -> None:
@@ -194,8 +202,7 @@ def test_own_runs_come_back_token_for_token(nano: Nano, tmp_path: Path) -> None:
     assert (end.outside_scope, end.verdict) == (False, PAIRS.pair(0).truth), (
         "what is drawn in memory is drawn, too"
     )
-    (kept,) = kept_rollouts(tmp_path, PAIRS, keep_tokens=True)
-    stored = kept.rollout
+    (stored,) = rollouts(tmp_path)
     assert list(token_rows(stored, nano.loaded)) == list(token_rows(rollout, nano.loaded))
     sent, again = (
         [(message.text, *(f.rgb for f in message.frames)) for prompt in each for message in prompt]
@@ -224,7 +231,7 @@ def test_the_command_says_what_can_be_learnt_from_and_others_learn_from_it(tmp_p
     done = call(*asked, "--data", table)
     assert done[0] == 0, done
     assert "1 of 2 runs kept, of 1 of 2 pairs." in done[1]
-    assert "MQ: 1 of 2 well-formed runs are right (50 %)." in done[1]
+    assert "MQ: 1 of 2 well-formed runs are right; tie" in done[1]
     assert call(*asked, "--data", table)[:2] == done[:2]
     endless = "Drawn and mixed pairs never end: say how many with --pairs.\n"
     assert call(*asked, "--data", "drawn:1") == (2, "", endless)
@@ -235,9 +242,9 @@ def test_the_command_says_what_can_be_learnt_from_and_others_learn_from_it(tmp_p
     assert all(Path(path).is_file() for row in written for path in row["image"])
     said: list[str] = []
     for data in (out, f"traces:{out / 'traces'}"):
-        ready = open_ready_runs(str(data))
         with ExitStack() as videos:
-            assert len(list(passing(ready(videos), 9, said.append))) == 1
+            readers = run_readers([runs_folder(str(data))], videos, keep_tokens=False)
+            assert len(list(passing(readers, 9, said.append))) == 1
     assert said == ["1 of 2 runs pass the filters; 1 not: a label is not the known one."] * 2
     scripted = ("teacher", "--judge", "scripted", "--pairs", "2", "--out", tmp_path / "concat")
     assert "knows only drawn pairs" in call(*scripted, "--data", table)[2]

@@ -121,7 +121,7 @@ class Runs:
         return scripted_rollout(labelled(3), look(1), look(2), ANSWER, settings=settings)
 
     def rows(self, nano: Nano, frames: int) -> list[TokenRow]:
-        stored = (StoredRollout.read(self.rollout) for _ in range(2))
+        stored = (StoredRollout(self.rollout(), self.rollout) for _ in range(2))
         return list(bounded_rows(stored, nano.loaded, frames * 112 * 112 * 3))
 
 

@@ -26,8 +26,8 @@ from vrthinker_core.commands.train_command import (
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.config import changed_config, preset_config
 from vrthinker_core.training.estimate import chosen_preset, model_shape
-from vrthinker_core.training.pipeline import STAGES, TrainingData
 from vrthinker_core.training.run_folder import TrainedStage, TrainingRun
+from vrthinker_core.training.stages import STAGES, TrainingData
 from vrthinker_core.ui.runs_tab import TraceFiles
 
 FEW = (

@@ -48,7 +48,7 @@ from vrthinker_core.words import encodable, printable, rate_parts
 if TYPE_CHECKING:
     from vrthinker_core.training.estimate import ModelShape
     from vrthinker_core.training.pair_set import PairSet
-    from vrthinker_core.training.pipeline import TrainingData
+    from vrthinker_core.training.stages import TrainingData
     from vrthinker_core.training.teacher import Teacher
 
 SCRIPTED = "scripted"  # the teacher that knows the labels of drawn pairs
@@ -75,13 +75,12 @@ def chosen_teacher(stage: str, data: str, teacher: str | None) -> str | None:
 def open_training_data(run: TrainingRun, config: TrainConfig) -> "TrainingData":
     """Open pairs and teacher or runs; raises `BadInput` and `CheckpointError`."""
     from vrthinker_core.training.data import open_pairs
-    from vrthinker_core.training.pipeline import TrainingData
-    from vrthinker_core.training.stages import open_ready_runs, taught_pairs
+    from vrthinker_core.training.stages import TrainingData, runs_folder, taught_pairs
 
-    ready = None
+    runs = None
     if not run.teacher and run.stage in ("cold-start", "all"):
-        ready = open_ready_runs(run.data)
-        if ready is None:
+        runs = runs_folder(run.data)
+        if runs is None:
             raise BadInput(
                 "The cold start learns from the runs of another judge: name the judge with --teacher, or give a folder of its traces with "
                 "--data."
@@ -89,12 +88,12 @@ def open_training_data(run: TrainingRun, config: TrainConfig) -> "TrainingData":
     protocols = _trained_protocols(resolved_model(run.model))
     if not protocols or config.settings.protocol != "auto":
         protocols = (chosen_protocol(config.settings, protocols),)
-    if ready is not None and run.stage == "cold-start":
-        return TrainingData(run.data, None, ready=ready)
+    if runs is not None and run.stage == "cold-start":
+        return TrainingData(run.data, None, runs=runs)
     data = taught_pairs(run.data)
     pairs = open_pairs(data, frame_plans(config.settings, protocols), config.seed)
     taught = open_teacher(run.teacher, data, pairs) if run.teacher else None
-    return TrainingData(run.data, pairs, taught, ready)
+    return TrainingData(run.data, pairs, taught, runs)
 
 
 def _trained_protocols(model: str) -> tuple[ProtocolName, ...]:
@@ -254,7 +253,7 @@ def _shape(model: str | None) -> "ModelShape":
 def _print_estimate(stage: StageName, shape: "ModelShape", config: TrainConfig, gpus: int) -> None:
     """Print the estimate; raises `BadInput` if a stage cannot run so."""
     from vrthinker_core.training.estimate import estimate
-    from vrthinker_core.training.pipeline import STAGES
+    from vrthinker_core.training.stages import STAGES
 
     chosen = [name for name in STAGES if stage in (name, "all")]
     found = [estimate(name, shape, config, gpus) for name in chosen]
@@ -271,7 +270,7 @@ def _train(
 ) -> int:
     starts: dict[str, tuple[int, float]] = {}
     end = None if minutes is None else time.monotonic() + minutes * 60
-    from vrthinker_core.training.pipeline import train_all, train_stage
+    from vrthinker_core.training.stages import train_all, train_stage
 
     data = open_training_data(run, config)
     if data.pairs is not None:

@@ -16,14 +16,8 @@ from vrthinker_core.results.open_dataset import (
 )
 from vrthinker_core.results.result import RESULTS, RUN
 from vrthinker_core.training.pair_set import FramePlans, PairSet
-from vrthinker_core.training.traces import (
-    KnownLabel,
-    NotForTraining,
-    known_labels,
-    read_traces,
-    trace_videos,
-)
-from vrthinker_core.types import Dimension, Verdict
+from vrthinker_core.training.traces import NotForTraining, read_traces, trace_videos
+from vrthinker_core.types import Dimension, Preference, Verdict
 
 KINDS = ("traces", "rows", *DATASETS)
 TABLES = (
@@ -54,22 +48,23 @@ def read_traced_pairs(folder: Path) -> list[EvaluationPair]:
     A dimension has no label if the runs of a judge contradict one another and no person says
     anything. A file that is no trace is left out.
     """
-    found: dict[tuple[str, str, str], list[dict[Dimension, KnownLabel]]] = {}
+    found: dict[tuple[str, str, str], list[tuple[dict[Dimension, Preference], Verdict]]] = {}
     for file in read_traces([folder]):
         try:
             first, second = (str(each["path"]) for each in trace_videos(file, file.trace))
         except NotForTraining:
             continue  # A run without its videos says nothing of them
-        found.setdefault((file.trace.started.prompt, first, second), []).append(known_labels(file))
+        place = file.trace.started.prompt, first, second
+        found.setdefault(place, []).append((file.people, file.known))
     rows = []
     for number, (key, known) in enumerate(found.items(), start=1):
-        labels = {}
-        for dimension in Dimension:
-            told = [each[dimension] for each in known if dimension in each]
-            counted = [label for label in told if label.source == "person"] or told
-            if len({label.label for label in counted}) == 1:
-                labels[dimension.value] = counted[0].label
-        rows.append(EvaluationPair(pair_id(*key), number, *key, Verdict(**labels)))
+        agreed = {}
+        for each in Dimension:
+            told = {people[each] for people, _ in known if each in people}
+            said = told or {dict(labels)[each] for _, labels in known} - {None}
+            if len(said) == 1:
+                agreed[each.value] = said.pop()
+        rows.append(EvaluationPair(pair_id(*key), number, *key, Verdict(**agreed)))
     return rows
 
 

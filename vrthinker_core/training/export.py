@@ -20,11 +20,8 @@ from vrthinker_core.results.layout import pair_id
 from vrthinker_core.storage import atomic_path
 from vrthinker_core.training.filters import refusal
 from vrthinker_core.training.traces import (
-    KnownLabel,
     NotForTraining,
     TraceFile,
-    known_labels,
-    known_verdict,
     read_traces,
     run_protocol,
     sent_prompts,
@@ -165,7 +162,7 @@ def sft_rows(file: TraceFile, videos: Sequence[Row]) -> Iterator[Row]:
     positions of the replies to learn. `tokens` holds each reply as its judge wrote it, for that
     judge's tokenizer alone. Raises NotForTraining.
     """
-    run, truth = file.trace, known_verdict(file)
+    run, truth = file.trace, file.known
     if refused := refusal(run, truth):
         raise NotForTraining(refused[1])
     if agrees(file) is False:
@@ -207,15 +204,15 @@ def examples(run: Run) -> Iterator[tuple[tuple[Message, ...], list[int]]]:
 def preference_rows(file: TraceFile, videos: Sequence[Row]) -> Iterator[Row]:
     """Yield a row for each dimension with a preferred video."""
     vote = file.trace.vote
-    for dimension, known in known_labels(file).items():
-        if known.label is not Preference.TIE:
-            better, worse = videos if known.label is Preference.FIRST else videos[::-1]
+    for dimension, label in file.known:
+        if label:  # neither unknown nor a tie
+            better, worse = videos if label is Preference.FIRST else videos[::-1]
             yield {
                 **_head("preferences", file),
                 "dimension": dimension.value,
                 "chosen": better,
                 "rejected": worse,
-                "source": known.source,
+                "source": file.source(dimension),
                 "blind": vote.blind if vote and dict(vote.labels)[dimension] is not None else None,
             }
 
@@ -246,9 +243,9 @@ def rl_rows(file: TraceFile, videos: Sequence[Row]) -> Iterator[Row]:
         "question": trace.turns[0].told.removesuffix(run_protocol(trace).force_answer()),
         "image": [video["path"] for video in videos],
         "is_video": True,
-        "answer": ", ".join(f"{each.value}={int(labels[each].label)}" for each in ANSWER_ORDER),
+        "answer": ", ".join(f"{each.value}={labels[each.value]}" for each in ANSWER_ORDER),
         "protocol": trace.started.dialect,
-        "source": {each.value: labels[each].source for each in ANSWER_ORDER},
+        "source": {each.value: file.source(each) for each in ANSWER_ORDER},
         "videos": videos,
     }
 
@@ -259,10 +256,9 @@ def videogen_reward_rows(file: TraceFile, videos: Sequence[Row]) -> Iterator[Row
     for letter, video in zip("AB", videos, strict=True):
         columns = {"path": "path", "fps": "fps", "num_frames": "frames"}
         row |= {f"{column}_{letter}": video[name] for column, name in columns.items()}
-    for dimension, known in labels.items():
-        column = "Overall" if dimension is Dimension.OA else dimension.value
-        row[column] = ("same", "A", "B")[known.label]
-    yield {**row, "source": " and ".join(sorted({known.source for known in labels.values()}))}
+    for name, label in labels.items():
+        row["Overall" if name == Dimension.OA else name] = ("same", "A", "B")[label]
+    yield {**row, "source": " and ".join(sorted(set(map(file.source, Dimension))))}
 
 
 ROWS: dict[RowKind, Callable[[TraceFile, Sequence[Row]], Iterator[Row]]] = {
@@ -274,9 +270,9 @@ ROWS: dict[RowKind, Callable[[TraceFile, Sequence[Row]], Iterator[Row]]] = {
 }
 
 
-def _whole(file: TraceFile) -> dict[Dimension, KnownLabel]:
-    """Return all four labels. Raises NotForTraining if one is unknown."""
-    labels = known_labels(file)
+def _whole(file: TraceFile) -> dict[str, int]:
+    """Return all four labels by name. Raises NotForTraining if one is unknown."""
+    labels = file.known.labels
     if missing := [each.value for each in Dimension if each not in labels]:
         raise NotForTraining(f"no label is known for {', '.join(missing)}")
     return labels

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
-from itertools import islice
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -56,14 +55,16 @@ def refusal(run: Run, truth: Verdict) -> tuple[Reason, str] | None:
         return Reason.NOT_KNOWN, "No label of its pair is known."
     given = answer.labels
     wrong = [
-        f"{name}={given[name]}, not {known[name]}" for name in known if given[name] != known[name]
+        f"{name}={given[name]}, not {label}"
+        for name, label in known.items()
+        if given[name] != label
     ]
     return (Reason.LABELS, f"It says {'; '.join(wrong)}.") if wrong else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Outcome:
-    """What became of one run of one pair."""
+    """What became of one run of one pair; ordered by pair and sample."""
 
     pair: int  # Number in the pair set
     sample: int
@@ -88,8 +89,8 @@ def read_outcomes(folder: Path) -> list[Outcome]:
     for number, line in enumerate(_lines(folder)[1:], start=2):
         with data_errors(f"Line {number} of {folder / OUTCOMES} is no outcome of a run"):
             outcome = type_adapter(Outcome).validate_json(line)
-        found[_place(outcome)] = outcome
-    return [found[place] for place in sorted(found)]
+        found[outcome.pair, outcome.sample] = outcome
+    return sorted(found.values())
 
 
 def read_identity(folder: Path) -> dict[str, Any]:
@@ -107,25 +108,36 @@ def _lines(folder: Path) -> list[bytes]:
         return whole_lines(folder / OUTCOMES)
 
 
-def report_lines(outcomes: Sequence[Outcome]) -> list[str]:
-    """Report how many runs pass, why others fail, how labels shift."""
-    kept = [outcome for outcome in outcomes if outcome.kept]
-    pairs, pairs_kept = _truths(outcomes), {outcome.pair for outcome in kept}
-    runs = count(len(outcomes), "run")
-    lines = [
-        f"{len(kept):,} of {runs} kept, of {len(pairs_kept):,} of {count(len(pairs), 'pair')}."
-    ]
-    reasons = Counter(outcome.reason for outcome in outcomes if not outcome.kept)
+def report_lines(outcomes: Sequence[Outcome], chosen: Sequence[Outcome] | None = None) -> list[str]:
+    """Report how many runs pass, why others fail, how labels shift.
+
+    `chosen`: the runs to learn from; None if nobody chooses among the kept ones.
+    """
+    kept = [each for each in outcomes if each.kept]
+    truths = {each.pair: each.truth for each in outcomes}
+    runs, pairs = count(len(outcomes), "run"), count(len(truths), "pair")
+    lines = [f"{len(kept):,} of {runs} kept, of {len({each.pair for each in kept}):,} of {pairs}."]
+    reasons = Counter(each.reason for each in outcomes if not each.kept)
     lines += [f"{number:,} not kept: {reason}." for reason, number in reasons.most_common()]
-    formed = [outcome for outcome in outcomes if outcome.reason in ("", Reason.LABELS)]
-    for name in (dimension.value for dimension in Dimension):
-        if known := [outcome for outcome in formed if name in outcome.truth]:
-            right = sum(outcome.given.get(name) == outcome.truth[name] for outcome in known)
-            share_right = share(right / len(known), 0)
-            lines.append(
-                f"{name}: {right:,} of {len(known):,} well-formed runs are right ({share_right})."
-            )
-    return [*lines, *_share_lines(outcomes, kept)]
+    if chosen is not None:
+        wrong = {each.pair for each in outcomes if not each.kept}
+        hard = sum(each.pair in wrong for each in chosen)
+        runs = count(len(chosen), "run")
+        lines.append(f"{runs} chosen to learn from; {hard:,} of pairs that were sometimes wrong.")
+    after = label_shares([each.truth for each in (kept if chosen is None else chosen)])
+    formed = [each for each in outcomes if each.reason in ("", Reason.LABELS)]
+    for name, before in label_shares(list(truths.values())).items():
+        known = [each for each in formed if name in each.truth]
+        right = sum(each.given.get(name) == each.truth[name] for each in known)
+        was, now = (
+            " / ".join(share(each, 0) for each in shares.values()) or "none"
+            for shares in (before, after.get(name, {}))
+        )
+        lines.append(
+            f"{name}: {right:,} of {len(known):,} well-formed runs are right; "
+            f"tie / 1 / 2 were {was} before and are {now} after."
+        )
+    return lines
 
 
 def label_shares(truths: Sequence[LabelNumbers]) -> LabelShares:
@@ -135,24 +147,6 @@ def label_shares(truths: Sequence[LabelNumbers]) -> LabelShares:
         if found := Counter(labels[name] for labels in truths if name in labels):
             shares[name] = {int(label): found[int(label)] / found.total() for label in Preference}
     return shares
-
-
-def _truths(outcomes: Sequence[Outcome]) -> list[LabelNumbers]:
-    """Return the labels of each pair once."""
-    return list({outcome.pair: outcome.truth for outcome in outcomes}.values())
-
-
-def _share_lines(outcomes: Sequence[Outcome], learnt: Sequence[Outcome]) -> list[str]:
-    """Compare the labels of all pairs with the learnt ones."""
-
-    def told(shares: dict[int, float] | None) -> str:
-        return " / ".join(share(shares[label], 0) for label in Preference) if shares else "none"
-
-    after = label_shares([outcome.truth for outcome in learnt])
-    return [
-        f"{name}: tie / 1 / 2 were {told(before)} before and are {told(after.get(name))} after."
-        for name, before in label_shares(_truths(outcomes)).items()
-    ]
 
 
 def choose_runs(
@@ -169,53 +163,31 @@ def choose_runs(
     any of the former. The order of `outcomes` does not matter.
     """
     by_pair: dict[int, list[Outcome]] = defaultdict(list)
-    for outcome in sorted(outcomes, key=_place):
+    for outcome in sorted(outcomes):
         by_pair[outcome.pair].append(outcome)
-    ranked = []
+    ranked: list[tuple[float, Outcome]] = []
     for runs in by_pair.values():
-        kept = [run for run in runs if run.kept]
-        different = {run.replies or str(run.sample): run for run in reversed(kept)}
-        some = sorted(different.values(), key=_place)[:each]
-        ranked += [(len(kept) / len(runs), _place(run), run) for run in some]
-    hard = sum(right < 1 for right, *_ in ranked)
-    candidates = [run for *_, run in sorted(ranked)[: 2 * hard or None]]
+        kept, different = [run for run in runs if run.kept], dict[str, Outcome]()
+        for run in kept:
+            different.setdefault(run.replies, run)
+        ranked += [(len(kept) / len(runs), run) for run in list(different.values())[:each]]
+    hard = sum(right < 1 for right, _ in ranked)
+    candidates = [run for _, run in sorted(ranked)[: 2 * hard or None]]
     size = min(len(candidates), most or len(candidates))
-    fewest, wanted = min(size, ceil(least * len(candidates))), label_shares(_truths(outcomes))
-    chosen = _balanced(candidates, wanted, tolerance, size)
-    while fewest < len(chosen) < size:
+    fewest = min(size, ceil(least * len(candidates)))
+    wanted = label_shares([runs[0].truth for runs in by_pair.values()])
+    while True:
+        room = {
+            (name, label): (part + tolerance) * size
+            for name, parts in wanted.items()
+            for label, part in parts.items()
+        }
+        chosen, others = list[Outcome](), list[Outcome]()
+        for run in candidates:
+            fits = len(chosen) < size and all(room[label] >= 1 for label in run.truth.items())
+            (chosen if fits else others).append(run)
+            if fits:
+                room |= {label: room[label] - 1 for label in run.truth.items()}
+        if not fewest < len(chosen) < size:
+            return sorted(chosen + others[: max(0, fewest - len(chosen))])
         size = len(chosen)  # Shares are of fewer runs now
-        chosen = _balanced(candidates, wanted, tolerance, size)
-    taken = set(map(_place, chosen))
-    others = (run for run in candidates if _place(run) not in taken)
-    chosen += islice(others, max(0, fewest - len(chosen)))
-    return sorted(chosen, key=_place)
-
-
-def _balanced(
-    candidates: Sequence[Outcome], wanted: LabelShares, tolerance: float, size: int
-) -> list[Outcome]:
-    """Take candidates in order while labels keep their shares."""
-    room = {
-        (name, label): (share + tolerance) * size
-        for name, shares in wanted.items()
-        for label, share in shares.items()
-    }
-    chosen = list[Outcome]()
-    for run in candidates:
-        if len(chosen) < size and all(room[label] >= 1 for label in run.truth.items()):
-            chosen.append(run)
-            room |= {label: room[label] - 1 for label in run.truth.items()}
-    return chosen
-
-
-def choice_lines(outcomes: Sequence[Outcome], chosen: Sequence[Outcome]) -> list[str]:
-    """Report what passed and what was chosen, with shares of labels."""
-    wrong = {outcome.pair for outcome in outcomes if not outcome.kept}
-    hard = sum(run.pair in wrong for run in chosen)
-    runs = count(len(chosen), "run")
-    line = f"{runs} chosen to learn from; {hard:,} of pairs that were sometimes wrong."
-    return [*report_lines(outcomes), line, *_share_lines(outcomes, chosen)]
-
-
-def _place(outcome: Outcome) -> tuple[int, int]:
-    return outcome.pair, outcome.sample

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 import threading
 from bisect import bisect
 from collections import OrderedDict
@@ -43,6 +44,12 @@ class DrawnFrames:
         self.pair, self._size, self._grid = pair, size, grid
         self._frames: dict[FrameRef, Frame] = {}
         self._lock = threading.Lock()  # Samples of one pair are played side by side
+
+    @classmethod
+    def of_clip(cls, clip: ClipInfo | None, grid: Grid) -> DrawnFrames | None:
+        """Return the frames of the pair that a trace's clip names; None for a file."""
+        found = re.fullmatch(r"drawn-(\d+)-a", clip.name) if clip else None
+        return cls(draw_pair(int(found[1])), grid=grid) if found else None
 
     @cached_property
     def _renderers(self) -> dict[Side, SceneRenderer]:

@@ -1,4 +1,4 @@
-"""Rollouts: pairs with known labels, played by a judge as the page compares them."""
+"""Rollouts: labelled pairs, played by a judge as the page compares them."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import closing
@@ -20,13 +20,12 @@ T = TypeVar("T")
 LIVE = 64  # Rollouts in one batch
 
 Unplayable = VideoError | ContextFull
-UNPLAYABLE = (VideoError, ContextFull)
-"""What concerns one pair alone: its frames cannot be had, or it is too long for the judge."""
+"""An error of one pair alone: a video cannot be read, or it is too long for the judge."""
 
 
 @dataclass(frozen=True, slots=True)
 class LabelledPair:
-    """A pair whose true labels are known, with the frames that a judge may be shown."""
+    """A pair with known labels, and its frames."""
 
     prompt: str
     truth: Verdict
@@ -38,7 +37,7 @@ class LabelledPair:
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """One finished deliberation, and what the judge was sent before each of its replies."""
+    """One finished deliberation, and the prompt before each reply."""
 
     pair: LabelledPair
     run: Run
@@ -46,7 +45,7 @@ class Rollout:
 
     @property
     def correct(self) -> bool:
-        """Every known label is the one in a whole final answer; False if none is known."""
+        """Whether the final answer has all known labels; False if none is known."""
         answer, known = self.run.whole_answer, self.pair.truth.labels
         return bool(answer and known and known.items() <= answer.labels.items())
 
@@ -54,7 +53,7 @@ class Rollout:
 def play(
     pairs: Iterable[LabelledPair], backend: Backend, settings: Settings, samples: int = 1
 ) -> Iterator[Rollout]:
-    """Yield rollouts of each pair in order. Raises UNPLAYABLE, and as the judge."""
+    """Yield rollouts of each pair in order. Raises Unplayable, and as the judge."""
     for _, played in in_order(play_each(pairs, backend, settings, samples)):
         if not isinstance(played, Rollout):
             raise played
@@ -101,7 +100,7 @@ def play_each(
         for position, event in events:
             if isinstance(event, Finished):
                 pair, comparison = opened.pop(position)
-                if isinstance(error := comparison.error, UNPLAYABLE):
+                if isinstance(error := comparison.error, Unplayable):
                     row = "" if pair.row is None else f"Row {pair.row}: "
                     yield position, type(error)(f"{row}{error}")
                 elif error is not None:

@@ -1,79 +1,164 @@
-"""The first two stages: learn others' runs, then own right runs."""
+"""`train`: one stage, or all in turn, each in a folder of its own.
+
+Here are the first two, which fine-tune on runs of another judge and on own right runs.
+"""
 
 import os
+import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import count
+from importlib.util import find_spec
+from itertools import count, islice
 from pathlib import Path
-from typing import cast
+from typing import cast, get_args
 
 import torch
 
 from vrthinker_core.backends.checkpoint import open_for_rendering
 from vrthinker_core.backends.checkpoint_files import locate
 from vrthinker_core.backends.transformers_local import TransformersBackend
-from vrthinker_core.errors import BadInput, VideoError
+from vrthinker_core.errors import BadInput, ContextFull, VideoError
+from vrthinker_core.results.layout import EvaluationPair
+from vrthinker_core.results.trace_files import MADE
 from vrthinker_core.system import free_memory
 from vrthinker_core.traces import load
-from vrthinker_core.training.config import PartsConfig
-from vrthinker_core.training.data import kind_of, named_sets, open_pairs
+from vrthinker_core.training.config import SftConfig, TrainConfig
+from vrthinker_core.training.data import absolute_data, kind_of
+from vrthinker_core.training.estimate import require_fit
 from vrthinker_core.training.filters import (
     OUTCOMES,
     Outcome,
     Reason,
-    choice_lines,
     choose_runs,
     read_identity,
     read_outcomes,
     refusal,
+    report_lines,
 )
-from vrthinker_core.training.metrics import StepMetrics
-from vrthinker_core.training.pair_set import ClipFrames, OpenClips, PairSet
-from vrthinker_core.training.rollouts import LabelledPair, Rollout
-from vrthinker_core.training.run_folder import StageRun
+from vrthinker_core.training.grpo import run_grpo
+from vrthinker_core.training.metrics import StepMetrics, read_metrics
+from vrthinker_core.training.pair_set import ClipFrames, DrawnFrames, OpenClips, PairSet
+from vrthinker_core.training.rollouts import LabelledPair, Rollout, play
+from vrthinker_core.training.run_folder import (
+    RunFolder,
+    StageRun,
+    TimeBudget,
+    TrainedStage,
+    TrainingRun,
+    open_run_folder,
+)
 from vrthinker_core.training.sft import (
-    TokenRow,
     bounded_rows,
     optimizer_steps,
     rows_a_step,
     too_few_steps,
     train_sft,
 )
-from vrthinker_core.training.teacher import Teacher, kept_rollouts, run_teacher
+from vrthinker_core.training.sharding import check_launch
+from vrthinker_core.training.teacher import Teacher, run_teacher
 from vrthinker_core.training.traces import (
+    SHOWN,
     NotForTraining,
     StoredRollout,
     TraceFile,
-    is_of,
-    known_verdict,
+    keep_rollouts,
     read_traces,
     run_protocol,
     to_rollout,
     trace_videos,
 )
-from vrthinker_core.types import ProtocolName, Run, VideoPair
-from vrthinker_core.types.frames import FramePlan
+from vrthinker_core.types import ProtocolName, VideoPair
+from vrthinker_core.types.frames import FramePlan, FrameSource
 from vrthinker_core.words import count as counted
 
+STAGES: tuple[TrainedStage, ...] = get_args(TrainedStage)
 HOPELESS = 2_000  # Runs after which a teacher without a kept one is given up
 SAMPLES = "samples"  # Folder of the judge's own runs; a further process adds its number
 
-ReadyRuns = Callable[[ExitStack], Iterator[StoredRollout | Reason]]
-"""The runs of a folder, or why one cannot be learnt from; the stack closes their videos."""
+
+@dataclass(frozen=True, slots=True)
+class TrainingData:
+    """What the stages learn from."""
+
+    name: str  # As it was given
+    pairs: PairSet | None  # None if only the cold start is wanted, and its runs are there
+    teacher: Teacher | None = None  # The cold start learns from its runs over the pairs,
+    runs: Path | None = None  # or from the traces in a folder
 
 
-def open_ready_runs(data: str) -> ReadyRuns | None:
-    """Return the runs that `data` names; None if it names pairs alone."""
+def train_stage(
+    stage: TrainedStage,
+    source: str,
+    data: TrainingData,
+    config: TrainConfig,
+    folder: RunFolder,
+    time_budget: TimeBudget,
+) -> Path | None:
+    """Run a stage over its part of the data.
+
+    Returns the checkpoint, None if stopped. Raises BadInput.
+    """
+    if missing := [name for name in ("trl", "datasets", "peft") if find_spec(name) is None]:
+        raise BadInput(f"Training takes {' and '.join(missing)}: run pip install -e '.[train]'.")
+    part = data.pairs and data.pairs.part(stage, config.parts)
+    held_out = data.pairs and data.pairs.part("held-out", config.parts)
+    check_launch(adapters=stage == "grpo" and config.grpo.lora > 0)
+    require_fit(stage, source, config, folder.processes.count)
+    run = StageRun(source, config, folder, time_budget)
+    if stage == "cold-start":
+        made = cold_start(run, part, data)
+    else:
+        assert part is not None, "the command opens them"
+        made = run_grpo(run, part, held_out) if stage == "grpo" else rejection(run, part)
+    if made is not None and held_out is not None and folder.processes.count == 1:
+        # Keep rollouts of the result for the page, named by its last step
+        step = max((metrics.step for metrics in read_metrics(folder.path)), default=0)
+        judge = TransformersBackend.load(str(made))
+        settings = replace(config.settings, temperature=config.grpo.temperature, seed=config.seed)
+        with suppress(VideoError, ContextFull):  # Nothing depends on them
+            shown = list(play([held_out.pair(0)], judge, settings, SHOWN))
+            keep_rollouts(folder.path, stage, step, shown)
+        judge.close()
+    return made
+
+
+def train_all(
+    source: str, data: TrainingData, config: TrainConfig, folder: RunFolder, time_budget: TimeBudget
+) -> Path | None:
+    """Run the stages in turn from the checkpoint `source`.
+
+    Returns the last result, None if stopped or out of time: a stage then waits to be resumed. Raises
+    BadInput.
+    """
+    # A deadline stops a stage as a person does, so that it resumes
+    limited = replace(time_budget, stopped=lambda: time_budget.over, deadline=None)
+    model, begun_with = source, folder.state.model
+    for stage in STAGES:
+        state, path = TrainingRun(stage, begun_with, data.name), folder.path / stage
+        with open_run_folder(path, state, config, resume=True, processes=folder.processes) as inner:
+            done = (
+                inner.result
+                if inner.state.done
+                else train_stage(stage, model, data, config, inner, limited)
+            )
+            if done is None or (folder.processes.agreed(limited.stopped()) and stage != STAGES[-1]):
+                return None
+        model, begun_with = str(done), f"the result of {stage}"
+    made = folder.path / MADE
+    if folder.processes.main:
+        shutil.rmtree(made, ignore_errors=True)
+        shutil.copytree(model, made)
+    return folder.finish(made)
+
+
+def runs_folder(data: str) -> Path | None:
+    """Return the folder of runs that `data` names; None if it names pairs alone."""
     kind, _, rest = data.partition(":")
     path = Path(rest if kind == "traces" and rest else data)
-    if not path.is_dir():
-        return None
-    if (path / OUTCOMES).is_file():
-        return partial(_teachers_runs, path)
-    return partial(_traced_runs, path) if "traces" in (kind, kind_of(path)) else None
+    return path if path.is_dir() and "traces" in (kind, kind_of(path)) else None
 
 
 def taught_pairs(data: str) -> str:
@@ -81,134 +166,103 @@ def taught_pairs(data: str) -> str:
     folder = Path(data)
     if not (folder / OUTCOMES).is_file():
         return data
-    given = read_identity(folder).get("data")
-    if not isinstance(given, str) or not given:
-        raise BadInput(
-            f"{folder} does not say which pairs its teacher was given: give a folder that the "
-            "command teacher made."
-        )
-    for each in named_sets(given):
-        if each.path is not None and not each.path.exists():
-            raise BadInput(f"The pairs of the runs in {folder} are gone: put {each.path} back.")
-    return given
+    if given := read_identity(folder).get("data"):
+        return absolute_data(given)
+    raise BadInput(
+        f"{folder} does not say which pairs its teacher was given: give a folder that the "
+        "command teacher made."
+    )
 
 
-def _teachers_runs(folder: Path, videos: ExitStack) -> Iterator[StoredRollout | Reason]:
-    """Yield the reasons of refused runs, then the kept runs."""
-    outcomes = read_outcomes(folder)
-    yield from (Reason(each.reason) for each in outcomes if not each.kept)
-    kept = [each for each in outcomes if each.kept]
-    # The command teacher plays in one protocol
-    for first in kept[:1]:
-        protocol = run_protocol(load(folder / first.file))
-        plans = {protocol.name: protocol.frame_plan}
-        pairs = videos.enter_context(open_pairs(taught_pairs(str(folder)), plans))
-        if parts := read_identity(folder).get("parts"):
-            pairs = pairs.part("cold-start", PartsConfig(**parts))
-        yield from kept_rollouts(folder, pairs, kept, keep_tokens=False)
+def run_readers(
+    places: Sequence[Path], videos: ExitStack, *, keep_tokens: bool
+) -> Iterator[Callable[[], Rollout]]:
+    """Yield for each trace a function that reads its first run as a rollout.
 
-
-def _traced_runs(folder: Path, videos: ExitStack) -> Iterator[StoredRollout | Reason]:
-    """Yield the first run of each trace, with known labels."""
+    The pair has the known labels, and its frames are drawn or decoded again; `videos` closes them.
+    The function raises TraceError, VideoError and NotForTraining; `keep_tokens` as in `to_rollout`.
+    """
     opened: dict[FramePlan, OpenClips] = {}
 
-    def read(file: TraceFile, number: int, clips: OpenClips) -> Rollout:
-        file = replace(file, trace=load(file.path))
-        prompt = file.trace.started.prompt
-        first, second = (Path(video["path"]) for video in trace_videos(file, file.trace))
-        source = ClipFrames(VideoPair(prompt, first, second), clips)
-        pair = LabelledPair(prompt, known_verdict(file), source, number)
-        return to_rollout(file.trace, pair, keep_tokens=False)
-
-    for number, file in enumerate(read_traces([folder])):
-        try:
-            plan = run_protocol(file.trace).frame_plan
+    def read(path: Path, known: EvaluationPair | None) -> Rollout:
+        file = TraceFile(path, load(path), known)
+        started, plan = file.trace.started, run_protocol(file.trace).frame_plan
+        source: FrameSource | None = DrawnFrames.of_clip(started.clips[0], plan.grid)
+        if source is None:
             if plan not in opened:
                 opened[plan] = videos.enter_context(OpenClips(plan))
-            yield StoredRollout.read(partial(read, file, number, opened[plan]))
-        except NotForTraining:
-            yield Reason.STORED
-        except VideoError:
-            yield Reason.VIDEO
+            both = VideoPair(
+                started.prompt, *(each["path"] for each in trace_videos(file, file.trace))
+            )
+            source = ClipFrames(both, opened[plan])
+        pair = LabelledPair(started.prompt, file.known, source)
+        return to_rollout(file.trace, pair, keep_tokens=keep_tokens)
+
+    for file in read_traces(places):
+        yield partial(read, file.path, file.pair)
 
 
 def passing(
-    runs: Iterable[StoredRollout | Reason],
+    readers: Iterable[Callable[[], Rollout]],
     most: int,
     say: Callable[[str], None],
-    held_out: Sequence[LabelledPair] = (),
+    held_out: Collection[str] = (),
 ) -> Iterator[StoredRollout]:
-    """Yield runs that pass the filters; `say` hears why others fail."""
+    """Yield runs that pass the filters; `say` hears why others fail.
+
+    `held_out`: the prompts of pairs to measure with.
+    """
     passed, refused = 0, Counter[Reason]()
-    for entry in runs:
+    for read in readers:
         if passed == most:
             break
-        if isinstance(entry, Reason):
-            refused[entry] += 1
-        elif _is_of_any(entry.rollout.run, held_out):
-            refused[Reason.HELD_OUT] += 1
-        elif why := refusal(entry.rollout.run, entry.rollout.pair.truth):
-            refused[why[0]] += 1
+        try:
+            rollout = read()
+        except NotForTraining:
+            refused[Reason.STORED] += 1
+        except VideoError:
+            refused[Reason.VIDEO] += 1
         else:
-            passed += 1
-            yield entry
+            if rollout.pair.prompt in held_out:
+                refused[Reason.HELD_OUT] += 1
+            elif why := refusal(rollout.run, rollout.pair.truth):
+                refused[why[0]] += 1
+            else:
+                passed += 1
+                yield StoredRollout(rollout, read)
     told = [f"{passed:,} of {counted(passed + refused.total(), 'run')} pass the filters"]
     told += [f"{number:,} not: {reason}" for reason, number in refused.most_common()]
     say("; ".join(told) + ".")
 
 
-def _is_of_any(run: Run, pairs: Sequence[LabelledPair]) -> bool:
-    for pair in pairs:
-        with suppress(VideoError):  # A pair whose videos cannot be read measures nothing
-            if is_of(run, pair):
-                return True
-    return False
-
-
-def learn_ready(
-    run: StageRun, runs: ReadyRuns, held_out: Sequence[LabelledPair] = ()
-) -> Path | None:
-    """Fine-tune on stored runs that pass the filters, but for held-out pairs.
+def cold_start(run: StageRun, pairs: PairSet | None, data: TrainingData) -> Path | None:
+    """Fine-tune on runs of another judge, in a folder or played now over `pairs`.
 
     Returns the trained checkpoint, None if the stage was stopped. Raises BadInput.
     """
-    wanted = run.config.cold_start.traces
-    with ExitStack() as videos:
-        return _fine_tune(run, passing(runs(videos), wanted, run.time_budget.say, held_out), wanted)
-
-
-def cold_start(run: StageRun, teacher: Teacher) -> Path | None:
-    """Let a teacher play until enough runs pass; fine-tune on these.
-
-    Returns the trained checkpoint, None if the stage was stopped. Raises BadInput.
-    """
-    wanted, out = run.config.cold_start.traces, run.folder.path / "teacher"
-    if not run.folder.has_learnt:
-        if run.folder.processes.main:
-            _let_teach(run, teacher, out)
+    config, runs = run.config, data.runs or run.folder.path / "teacher"
+    if data.teacher is not None and pairs is not None:
+        if run.folder.processes.main and not run.folder.has_learnt:
+            _let_teach(run, replace(data.teacher, pairs=pairs), runs)
             torch.cuda.empty_cache()  # The teacher may have lain on other processes' GPUs, too
         if run.over:
             return None
-    chosen = [each for each in read_outcomes(out) if each.kept][:wanted]
-    rollouts = kept_rollouts(out, teacher.pairs, chosen, keep_tokens=False)
-    return _fine_tune(run, rollouts, len(chosen))
+    others = data.pairs.outside("cold-start", config.parts) if data.pairs else ()
+    held_out = {pair.prompt for pair in others}
+    return _fine_tune(run, [runs], config.cold_start, config.cold_start.traces, held_out)
 
 
 def _let_teach(run: StageRun, teacher: Teacher, out: Path) -> None:
     """Play pairs until enough runs are kept."""
-    config, budget = run.config, run.time_budget
-    wanted = config.cold_start.traces
-    kept = sum(each.kept for each in read_outcomes(out)) if (out / OUTCOMES).exists() else 0
-    if kept >= wanted:
-        return
+    config, budget, wanted = run.config, run.time_budget, run.config.cold_start.traces
     settings = replace(config.settings, seed=config.seed)
     teacher = replace(teacher, settings=settings, live=min(32, wanted), keep_all=False)
-    numbers = count() if teacher.pairs.size is None else range(teacher.pairs.size)
-    made = 0
+    made, kept = 0, sum(each.kept for each in _outcomes(run, "teacher"))
 
     def enough() -> bool:
         return kept >= wanted or budget.over or (kept == 0 and made >= HOPELESS)
 
+    numbers = islice(count(), teacher.pairs.size if kept < wanted else 0)
     for outcome in run_teacher(teacher, numbers, out, enough):
         made, kept = made + 1, kept + outcome.kept
         budget.tell(StepMetrics("teacher", min(kept, wanted), 0.0, 0.0), wanted)
@@ -219,19 +273,18 @@ def rejection(run: StageRun, pairs: PairSet) -> Path | None:
 
     Returns the trained checkpoint, None if the stage was stopped. Raises BadInput.
     """
-    folder, options = run.folder, run.config.rejection
-    learnt = folder.has_learnt
+    options, learnt = run.config.rejection, run.folder.has_learnt
     if not learnt:
         _sample(run, pairs)
-        folder.processes.wait()
-        if run.over:
-            return None
-    outcomes = _all_outcomes(folder.path)
+        run.folder.processes.wait()
+    if run.over:
+        return None
+    outcomes = _outcomes(run, SAMPLES)
     chosen = choose_runs(outcomes, each=options.per_pair, most=options.most)
-    for line in () if learnt else choice_lines(outcomes, chosen):
+    for line in () if learnt else report_lines(outcomes, chosen):
         run.time_budget.say(line)
-    rollouts = kept_rollouts(folder.path, pairs, chosen, keep_tokens=True)
-    return _fine_tune(run, rollouts, len(chosen))
+    places = [run.folder.path / each.file for each in chosen]
+    return _fine_tune(run, places, options, len(chosen))
 
 
 def _sample(run: StageRun, pairs: PairSet) -> None:
@@ -248,7 +301,7 @@ def _sample(run: StageRun, pairs: PairSet) -> None:
     )
     out = run.folder.path / (SAMPLES if processes.main else f"{SAMPLES}-{processes.number}")
     # By as many processes as there were before
-    played = Counter(outcome.pair for outcome in _all_outcomes(run.folder.path, but=out))
+    played = Counter(each.pair for each in _outcomes(run, SAMPLES, but=out))
     most = min(options.pairs, pairs.size or options.pairs)
     shared = range(processes.number, most, processes.count)
     mine = [number for number in shared if played[number] < options.samples]
@@ -258,53 +311,34 @@ def _sample(run: StageRun, pairs: PairSet) -> None:
         run.time_budget.tell(metrics, len(mine) * options.samples)
 
 
-def _all_outcomes(run: Path, but: Path | None = None) -> list[Outcome]:
-    """Return the outcomes of all processes, with files relative to `run`."""
+def _outcomes(run: StageRun, name: str, but: Path | None = None) -> list[Outcome]:
+    """Return the outcomes of all processes, with files relative to the run's folder."""
     found = {}
-    for out in sorted(path.parent for path in run.glob(f"{SAMPLES}*/{OUTCOMES}")):
+    for out in sorted(path.parent for path in run.folder.path.glob(f"{name}*/{OUTCOMES}")):
         for each in read_outcomes(out) if out != but else ():
             file = each.file and f"{out.name}/{each.file}"
             found[each.pair, each.sample] = replace(each, file=file)
     return list(found.values())
 
 
-def _fine_tune(run: StageRun, rollouts: Iterable[StoredRollout], most: int) -> Path | None:
-    """Train on the rollouts; return the result, None if stopped before.
+def _fine_tune(
+    run: StageRun,
+    places: Sequence[Path],
+    sft: SftConfig,
+    most: int,
+    held_out: Collection[str] = (),
+) -> Path | None:
+    """Train on stored runs that pass the filters; return the result, None if stopped before.
 
-    A source that names no protocol makes a judge of the rollouts' protocols. Raises BadInput.
+    A source that names no protocol makes a judge of the runs' protocols. Raises BadInput.
     """
     config, folder, processes = run.config, run.folder, run.folder.processes.count
-    sft = config.cold_start if folder.state.stage == "cold-start" else config.rejection
-    rows, protocols = _rows(run, rollouts, most)
-    if run.over:
-        return None
-    steps, each = optimizer_steps(len(rows), sft, processes), rows_a_step(sft, processes)
-    if few := too_few_steps(steps, config.least_steps):
-        raise BadInput(f"This stage has too little to learn: {few}.")
-    run.time_budget.say(
-        f"Rows to learn from: {len(rows):,}, in {steps:,} optimizer steps of {each:,}."
-    )
-    with run.record() as record:
-        checkpoint, out = locate(run.source), folder.checkpoints
-        made = train_sft(
-            rows, checkpoint, sft, config, out, lambda step: record(step, steps), protocols
-        )
-    return run.finish(made)
-
-
-def _rows(
-    run: StageRun, rollouts: Iterable[StoredRollout], most: int
-) -> tuple[list[TokenRow], list[ProtocolName]]:
-    """Return the rows by the source's tokenizer, and their protocols.
-
-    Raises BadInput.
-    """
+    budget, protocols = run.time_budget, dict[ProtocolName, None]()  # In the runs' order
     judge = TransformersBackend(open_for_rendering(run.source), run.source)
-    protocols: list[ProtocolName] = []
 
-    def checked() -> Iterator[StoredRollout]:
+    def checked(rollouts: Iterable[StoredRollout]) -> Iterator[StoredRollout]:
         for number, stored in enumerate(rollouts, start=1):
-            run.time_budget.tell(StepMetrics("rows", number, 0.0, 0.0), most)
+            budget.tell(StepMetrics("rows", number, 0.0, 0.0), most)
             spoken = cast(ProtocolName, stored.rollout.run.started.dialect)
             if judge.protocols and spoken not in judge.protocols:
                 made_for = " and ".join(judge.protocols)
@@ -312,18 +346,35 @@ def _rows(
                     f"A run speaks {spoken}, and the model was made for {made_for}: take runs of "
                     "that protocol."
                 )
-            protocols.extend({spoken}.difference(protocols))
+            protocols[spoken] = None
             yield stored
 
-    # This process's share of a quarter of the free memory keeps frames
-    room = free_memory() // (4 * int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
-    try:
-        rows = list(bounded_rows(checked(), judge.loaded, room))
-    except NotForTraining as error:
-        raise BadInput(f"A kept run cannot be learnt from: {error}.") from None
-    if not rows:
-        raise BadInput(
-            "No run passes the filters, so there is nothing to learn from: give more pairs, or a "
-            "better teacher."
-        )
-    return rows, protocols
+    with ExitStack() as videos:
+        # The judge's own tokens are learnt as they are
+        readers = run_readers(places, videos, keep_tokens=sft is config.rejection)
+        # This process's share of a quarter of the free memory keeps frames
+        room = free_memory() // (4 * int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+        kept = checked(passing(readers, most, budget.say, held_out))
+        rows = list(bounded_rows(kept, judge.loaded, room))
+        if not rows:
+            raise BadInput(
+                "No run passes the filters, so there is nothing to learn from: give more pairs, or "
+                "a better teacher."
+            )
+        if run.over:
+            return None
+        steps, each = optimizer_steps(len(rows), sft, processes), rows_a_step(sft, processes)
+        if few := too_few_steps(steps, config.least_steps):
+            raise BadInput(f"This stage has too little to learn: {few}.")
+        budget.say(f"Rows to learn from: {len(rows):,}, in {steps:,} optimizer steps of {each:,}.")
+        with run.record() as record:
+            made = train_sft(
+                rows,
+                locate(run.source),
+                sft,
+                config,
+                folder.checkpoints,
+                lambda step: record(step, steps),
+                list(protocols),
+            )
+    return run.finish(made)

@@ -6,21 +6,17 @@ opens. A killed teacher continues where it stopped.
 
 import hashlib
 import json
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from itertools import chain, islice, takewhile
 from pathlib import Path
-from typing import Any
 
 from vrthinker_core.backends.base import Backend, RemoteBackend, not_cancelled
 from vrthinker_core.backends.scripted import ScriptedBackend
 from vrthinker_core.drawn.world import DrawnPair
 from vrthinker_core.errors import BadInput, VideoError, os_errors, type_adapter
 from vrthinker_core.storage import LineFile, remove_parts, write_atomically
-from vrthinker_core.traces import load, to_json
+from vrthinker_core.traces import to_json
 from vrthinker_core.training.config import PartsConfig
 from vrthinker_core.training.filters import (
     FORMAT,
@@ -39,12 +35,12 @@ from vrthinker_core.training.rollouts import (
     in_order,
     play_each,
 )
-from vrthinker_core.training.traces import NotForTraining, StoredRollout, to_rollout, to_trace
+from vrthinker_core.training.traces import to_trace
 from vrthinker_core.types import ProtocolName, Settings
 from vrthinker_core.words import encodable
 
 TRACES = "traces"  # Folder beside the outcomes
-KEPT = " What is there already is kept."
+KEPT = " The runs before are kept."
 BackendOfPair = Callable[[LabelledPair], Backend]  # A script knows its pair's truth
 
 
@@ -98,11 +94,10 @@ def run_teacher(
 
 def _prepare(out: Path, teacher: Teacher) -> None:
     """Make the folder of this very teacher, or raise BadInput."""
-    path = out / OUTCOMES
-    identity: dict[str, Any] = {"format": FORMAT, "judge": teacher.name, "data": teacher.data}
-    identity |= {"settings": asdict(teacher.settings), "samples": teacher.samples}
-    identity |= {"parts": asdict(teacher.parts) if teacher.parts else None}
-    line = json.dumps(identity)
+    path, parts = out / OUTCOMES, teacher.parts and asdict(teacher.parts)
+    of_teacher = {"judge": teacher.name, "data": teacher.data, "samples": teacher.samples}
+    of_teacher |= {"settings": asdict(teacher.settings), "parts": parts}
+    line = json.dumps({"format": FORMAT, **of_teacher})
     with os_errors(f"Cannot write to {out}"):
         out.mkdir(parents=True, exist_ok=True)
         if not path.exists() and any(out.iterdir()):
@@ -137,19 +132,20 @@ def _play(
 ) -> Iterator[tuple[int, int, Rollout | Unplayable]]:
     """Yield pair, sample and rollout; a server's runs as they end."""
     judge, samples, begun = teacher.open(), teacher.samples, list[int]()
+    if callable(judge):
+        for number in numbers:
+            pair = teacher.pairs.pair(number)
+            for sample, result in in_order(
+                play_each([pair], judge(pair), teacher.settings, samples)
+            ):
+                yield number, sample, result
+        return
 
     def taken() -> Iterator[LabelledPair]:
         for number in numbers:
             begun.append(number)
             yield teacher.pairs.pair(number)
 
-    if callable(judge):
-        for number in numbers:
-            pair = teacher.pairs.pair(number)
-            one = play_each([pair], judge(pair), teacher.settings, samples)
-            for sample, result in in_order(one):
-                yield number, sample, result
-        return
     played = play_each(taken(), judge, teacher.settings, samples, teacher.live)
     for position, result in played if isinstance(judge, RemoteBackend) else in_order(played):
         yield begun[position // samples], position % samples, result
@@ -166,7 +162,7 @@ def _store(
         outcome = replace(outcome, first=str(videos.first), second=str(videos.second))
     if not isinstance(played, Rollout):
         reason = Reason.VIDEO if isinstance(played, VideoError) else Reason.CONTEXT
-        return replace(outcome, reason=str(reason), sentence=encodable(str(played)))
+        return replace(outcome, reason=reason, sentence=encodable(str(played)))
     run = played.run
     written = "\0".join(turn.completion.text for turn in run.turns).encode("utf-8", "replace")
     outcome = replace(
@@ -175,42 +171,10 @@ def _store(
         replies=hashlib.sha256(written).hexdigest()[:16],
     )
     if refused := refusal(run, pair.truth):
-        outcome = replace(outcome, reason=str(refused[0]), sentence=refused[1])
+        outcome = replace(outcome, reason=refused[0], sentence=refused[1])
         if not teacher.keep_all:
             return outcome
     outcome = replace(outcome, file=f"{TRACES}/pair-{number:06d}-{sample}.json")
     with os_errors(f"Cannot write to {out}", KEPT):
         write_atomically(out / outcome.file, to_json(to_trace(played)))
     return outcome
-
-
-def kept_rollouts(
-    out: Path, pairs: PairSet, chosen: Sequence[Outcome] | None = None, *, keep_tokens: bool
-) -> Iterator[StoredRollout]:
-    """Yield the rollouts of `chosen`, by default of all kept outcomes.
-
-    `keep_tokens` as in `to_rollout`. Raises BadInput, TraceError, VideoError, and NotForTraining if
-    `pairs` are others.
-    """
-
-    def read(outcome: Outcome) -> Rollout:
-        try:
-            pair = pairs.pair(outcome.pair)
-        except IndexError:
-            raise NotForTraining(
-                "the data hold fewer pairs today than there were: give them as they were"
-            ) from None
-        return to_rollout(load(out / outcome.file), pair, keep_tokens=keep_tokens)
-
-    outcomes = chosen if chosen is not None else [each for each in read_outcomes(out) if each.kept]
-    readers = 2  # Threads that read stored rollouts, and draw or decode their frames
-    waiting = iter(outcomes)
-    with ThreadPoolExecutor(readers, "rollout") as executor:
-
-        def begin(outcome: Outcome) -> Future[StoredRollout]:
-            return executor.submit(StoredRollout.read, partial(read, outcome))
-
-        running = deque(map(begin, islice(waiting, readers + 1)))
-        while running:
-            yield running.popleft().result()
-            running.extend(map(begin, islice(waiting, 1)))

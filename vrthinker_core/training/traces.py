@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from vrthinker_core.comparison import clips_of
 from vrthinker_core.deliberation import Deliberation
@@ -46,7 +46,7 @@ class NotForTraining(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TraceFile:
-    """A trace, its file, and the pair of its evaluation or teacher."""
+    """A trace, its file, and the pair of its evaluation or teacher, with the known labels."""
 
     path: Path
     trace: Trace
@@ -59,35 +59,24 @@ class TraceFile:
         both = (self.pair.labels if self.pair else (), vote.labels if vote else ())
         return {each: label for labels in both for each, label in labels if label is not None}
 
+    @property
+    def known(self) -> Verdict:
+        """The labels of vote, data set or judge, in this order.
 
-@dataclass(frozen=True, slots=True)
-class KnownLabel:
-    """A label of a pair, and who gave it."""
+        The judge's labels need a final answer, no disagreement from a person, and the same label
+        with the sides swapped if that was tried.
+        """
+        trace, known = self.trace, self.people
+        if trace.final_verdict and (trace.vote is None or trace.vote.agrees is not False):
+            check = order_of(trace.runs)
+            for each, label in trace.final_verdict:
+                if label is not None and (check is None or check[each] is OrderEffect.STABLE):
+                    known.setdefault(each, label)
+        return Verdict(**{each.value: label for each, label in known.items()})
 
-    label: Preference
-    source: Literal["person", "judge"]
-
-
-def known_labels(file: TraceFile) -> dict[Dimension, KnownLabel]:
-    """Return the labels of vote, data set or judge, in this order.
-
-    The judge's labels need a final answer, no disagreement from a person, and the same label with
-    the sides swapped if that was tried.
-    """
-    trace, people, known = file.trace, file.people, dict[Dimension, KnownLabel]()
-    contradicted = trace.vote is not None and trace.vote.agrees is False
-    check = order_of(trace.runs)
-    for each, label in (not contradicted and trace.final_verdict) or Verdict():
-        if each in people:
-            known[each] = KnownLabel(people[each], "person")
-        elif label is not None and (check is None or check[each] is OrderEffect.STABLE):
-            known[each] = KnownLabel(label, "judge")
-    return known
-
-
-def known_verdict(file: TraceFile) -> Verdict:
-    """Return the known labels as a verdict."""
-    return Verdict(**{each.value: known.label for each, known in known_labels(file).items()})
+    def source(self, dimension: Dimension) -> str:
+        """Return who gave a known label."""
+        return "person" if dimension in self.people else "judge"
 
 
 def read_traces(
@@ -154,18 +143,6 @@ def trace_videos(file: TraceFile, run: Run) -> list[dict[str, Any]]:
     return videos
 
 
-def is_of(run: Run, pair: LabelledPair) -> bool:
-    """Return whether the run has the pair's prompt and videos.
-
-    An unknown video fits. Raises VideoError.
-    """
-    # Tables are read without space around a prompt
-    if encodable(run.started.prompt).strip() != encodable(pair.prompt).strip():
-        return False
-    both = zip(run.started.clips, clips_of(pair.source), strict=True)
-    return all(own.digest == known.digest for own, known in both if own and known)
-
-
 def run_protocol(run: Run) -> PromptProtocol:
     """Return the protocol with the run's settings. Raises NotForTraining."""
     try:
@@ -228,11 +205,6 @@ class StoredRollout:
     rollout: Rollout
     read_again: Callable[[], Rollout] = field(repr=False, compare=False)
 
-    @classmethod
-    def read(cls, read: Callable[[], Rollout]) -> "StoredRollout":
-        """Call `read` now, and keep it for later."""
-        return cls(read(), read)
-
 
 def to_rollout(run: Run, pair: LabelledPair, *, keep_tokens: bool) -> Rollout:
     """Return the rollout of a stored run, with its pair's frames.
@@ -241,7 +213,11 @@ def to_rollout(run: Run, pair: LabelledPair, *, keep_tokens: bool) -> Rollout:
     another model is tokenised anew. Raises VideoError, and NotForTraining if the run is a control
     or of another pair, or its prompts differ today.
     """
-    if not is_of(run, pair):
+    # Tables are read without space around a prompt; an unknown video fits
+    both = zip(run.started.clips, clips_of(pair.source), strict=True)
+    if encodable(run.started.prompt).strip() != encodable(pair.prompt).strip() or any(
+        own and known and own.digest != known.digest for own, known in both
+    ):
         raise NotForTraining(
             "the data hold another pair today where its own one was: give them, and their videos, "
             "as they were"
