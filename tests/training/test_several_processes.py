@@ -30,7 +30,13 @@ from vrthinker_core.training import sharding
 from vrthinker_core.training.config import SftConfig, changed_config, preset_config
 from vrthinker_core.training.filters import read_outcomes
 from vrthinker_core.training.pair_set import PairSet
-from vrthinker_core.training.run_folder import Processes, RunFolder, TimeBudget, TrainedStage
+from vrthinker_core.training.run_folder import (
+    Processes,
+    RunFolder,
+    StageRun,
+    TimeBudget,
+    TrainedStage,
+)
 from vrthinker_core.training.sft import token_rows, train_sft
 from vrthinker_core.training.stages import TrainingData, train_stage
 
@@ -187,9 +193,9 @@ def test_what_a_launch_cannot_do_is_one_sentence(
     for name, value in {**LAUNCHED, "WORLD_SIZE": "2", "FSDP_VERSION": version}.items():
         monkeypatch.setenv(name, value)
     config, processes = changed_config(preset_config("nano"), changes), Processes(2, 1)
-    data, folder = TrainingData("drawn", PairSet.drawn(0)), RunFolder(tmp_path, processes)
+    run = StageRun(str(NANO), config, RunFolder(tmp_path, processes), TimeBudget())
     with pytest.raises(BadInput, match=said):
-        train_stage(stage, str(NANO), data, config, folder, TimeBudget())
+        train_stage(stage, run, TrainingData(PairSet.drawn(0)))
 
 
 def test_several_gpus_without_a_launcher_are_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -33,6 +32,7 @@ from vrthinker_core.training.metrics import StepMetrics, read_metrics
 from vrthinker_core.training.pair_set import PairSet
 from vrthinker_core.training.rollouts import LabelledPair
 from vrthinker_core.training.run_folder import (
+    StageRun,
     TimeBudget,
     TrainedStage,
     TrainingRun,
@@ -77,7 +77,8 @@ def learn(tiny: Path) -> Learn:
         stage: TrainedStage = "cold-start",
     ) -> Path | None:
         with open_run_folder(out, replace(RUN, stage=stage), config, resume=True) as folder:
-            return train_stage(stage, str(model), data, config, folder, time_budget or TimeBudget())
+            run = StageRun(str(model), config, folder, time_budget or TimeBudget())
+            return train_stage(stage, run, data)
 
     return learn_stage
 
@@ -88,7 +89,7 @@ def test_a_teachers_folder_is_learnt_from_but_for_held_out_pairs(
     said: list[str] = []
     pairs = PairSet(PAIRS.pair, 3)
     list(run_teacher(KNOWING, range(3), tmp_path / "taught"))
-    data = TrainingData("taught", pairs, runs=tmp_path / "taught")
+    data = TrainingData(pairs, runs=tmp_path / "taught")
     config = changed_config(CONFIG, ["cold_start.traces=4"])
     made = learn(tmp_path / "run", data, TimeBudget(say=said.append), config=config)
     assert made == tmp_path / "run" / "checkpoint"
@@ -103,7 +104,7 @@ def test_a_teachers_folder_is_learnt_from_but_for_held_out_pairs(
     assert [row.told["source"] for row in kept] == names
 
 
-KNOWN = TrainingData("drawn:3", PAIRS, KNOWING)
+KNOWN = TrainingData(PAIRS, KNOWING)
 
 
 def test_a_hopeless_teacher_is_given_up(
@@ -159,21 +160,21 @@ def test_all_stages_stop_at_the_deadline_and_resume(
 ) -> None:
     begun: list[str] = []
 
-    def trained(stage: str, *given: Any) -> Path:
+    def trained(stage: str, run: StageRun, _: TrainingData) -> Path:
         begun.append(stage)
-        (made := given[3].path / "made").mkdir()
+        (made := run.folder.path / "made").mkdir()
         (made / stage).touch()
         if len(begun) == 1:
             time.sleep(0.1)
-        return given[3].finish(made)
+        return run.folder.finish(made)
 
     monkeypatch.setattr("vrthinker_core.training.stages.train_stage", trained)
     run = replace(RUN, stage="all")
     with open_run_folder(tmp_path, run, CONFIG, resume=True) as folder:
         short = TimeBudget(deadline=time.monotonic() + 0.05)
-        assert train_all("nano", KNOWN, CONFIG, folder, short) is None
+        assert train_all(StageRun("nano", CONFIG, folder, short), KNOWN) is None
         assert begun == ["cold-start"]
-        assert train_all("nano", KNOWN, CONFIG, folder, TimeBudget()) == folder.result
+        assert train_all(StageRun("nano", CONFIG, folder, TimeBudget()), KNOWN) == folder.result
     assert begun == ["cold-start", "rejection", "grpo"]
     assert [path.name for path in folder.result.iterdir()] == ["grpo"]
 

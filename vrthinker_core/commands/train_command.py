@@ -36,6 +36,7 @@ from vrthinker_core.training.metrics import StepMetrics
 from vrthinker_core.training.run_folder import (
     STATE,
     StageName,
+    StageRun,
     TimeBudget,
     TrainingRun,
     launched_processes,
@@ -89,11 +90,11 @@ def open_training_data(run: TrainingRun, config: TrainConfig) -> "TrainingData":
     if not protocols or config.settings.protocol != "auto":
         protocols = (chosen_protocol(config.settings, protocols),)
     if runs is not None and run.stage == "cold-start":
-        return TrainingData(run.data, None, runs=runs)
+        return TrainingData(None, runs=runs)
     data = taught_pairs(run.data)
     pairs = open_pairs(data, frame_plans(config.settings, protocols), config.seed)
     taught = open_teacher(run.teacher, data, pairs) if run.teacher else None
-    return TrainingData(run.data, pairs, taught, runs)
+    return TrainingData(pairs, taught, runs)
 
 
 def _trained_protocols(model: str) -> tuple[ProtocolName, ...]:
@@ -294,10 +295,8 @@ def _train(
             time_budget = TimeBudget(stopped, end)
             if processes.main:
                 time_budget = replace(time_budget, tell=tell, say=print_error)
-            if stage == "all":
-                made = train_all(source, data, config, folder, time_budget)
-            else:
-                made = train_stage(stage, source, data, config, folder, time_budget)
+            begun = StageRun(source, config, folder, time_budget)
+            made = train_all(begun, data) if stage == "all" else train_stage(stage, begun, data)
     if made is not None:
         say(printable(f"Trained: {made}"))
         return 0

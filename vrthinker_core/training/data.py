@@ -51,7 +51,7 @@ def read_traced_pairs(folder: Path) -> list[EvaluationPair]:
     found: dict[tuple[str, str, str], list[tuple[dict[Dimension, Preference], Verdict]]] = {}
     for file in read_traces([folder]):
         try:
-            first, second = (str(each["path"]) for each in trace_videos(file, file.trace))
+            first, second = (str(each["path"]) for each in trace_videos(file))
         except NotForTraining:
             continue  # A run without its videos says nothing of them
         place = file.trace.started.prompt, first, second

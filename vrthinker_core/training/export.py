@@ -123,7 +123,7 @@ def _all_rows(
     for file in read_traces(places, report.out, skip):
         before, trace, reason = report.rows, file.trace, NotForTraining("no video is preferred")
         try:
-            videos = trace_videos(file, trace)
+            videos = trace_videos(file)
             vote_counts = trace.vote is not None and trace.vote.agrees is not None
             if voted and not file.people and not vote_counts:
                 raise NotForTraining("nobody has voted on it")

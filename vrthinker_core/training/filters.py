@@ -4,26 +4,21 @@ A run is kept if (i) every turn obeys the format and (ii) every label of its fin
 known one (section on the cold start).
 """
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import ceil
 from pathlib import Path
-from typing import Any
 
-from vrthinker_core.errors import BadInput, data_errors, os_errors, type_adapter
+from vrthinker_core.errors import data_errors, os_errors, type_adapter
 from vrthinker_core.storage import whole_lines
 from vrthinker_core.training.rewards import malformation
 from vrthinker_core.types import Dimension, Preference, Run, Verdict
 from vrthinker_core.words import count, share
 
 OUTCOMES = "outcomes.jsonl"  # In a teacher's folder: its identity, then a line for each run
-FORMAT = "vr-thinker-outcomes/1"
 LabelNumbers = Mapping[str, int]
-LabelShares = dict[str, dict[int, float]]  # By dimension and label; the sum is 1 in each dimension
 
 
 class Reason(StrEnum):
@@ -86,26 +81,13 @@ class Outcome:
 def read_outcomes(folder: Path) -> list[Outcome]:
     """Return the last outcome of each run, in order. Raises BadInput."""
     found: dict[tuple[int, int], Outcome] = {}
-    for number, line in enumerate(_lines(folder)[1:], start=2):
+    with os_errors(f"{folder} holds no runs of a teacher"):
+        lines = whole_lines(folder / OUTCOMES)
+    for number, line in enumerate(lines[1:], start=2):
         with data_errors(f"Line {number} of {folder / OUTCOMES} is no outcome of a run"):
             outcome = type_adapter(Outcome).validate_json(line)
         found[outcome.pair, outcome.sample] = outcome
     return sorted(found.values())
-
-
-def read_identity(folder: Path) -> dict[str, Any]:
-    """Return the first line's judge, data, settings and samples. Raises BadInput."""
-    head: Any = None
-    with suppress(ValueError, IndexError):
-        head = json.loads(_lines(folder)[0])
-    if not isinstance(head, dict) or head.get("format") != FORMAT:
-        raise BadInput(f"{folder / OUTCOMES} holds no outcomes: name a new folder with --out.")
-    return head
-
-
-def _lines(folder: Path) -> list[bytes]:
-    with os_errors(f"{folder} holds no runs of a teacher"):
-        return whole_lines(folder / OUTCOMES)
 
 
 def report_lines(outcomes: Sequence[Outcome], chosen: Sequence[Outcome] | None = None) -> list[str]:
@@ -140,9 +122,9 @@ def report_lines(outcomes: Sequence[Outcome], chosen: Sequence[Outcome] | None =
     return lines
 
 
-def label_shares(truths: Sequence[LabelNumbers]) -> LabelShares:
-    """Return each label's share of the known ones in its dimension."""
-    shares: LabelShares = {}
+def label_shares(truths: Sequence[LabelNumbers]) -> dict[str, dict[int, float]]:
+    """Return by dimension each label's share of the known ones; they sum to 1."""
+    shares = {}
     for name in (dimension.value for dimension in Dimension):
         if found := Counter(labels[name] for labels in truths if name in labels):
             shares[name] = {int(label): found[int(label)] / found.total() for label in Preference}
@@ -159,18 +141,17 @@ def choose_runs(
 ) -> list[Outcome]:
     """Choose among the runs that passed, with balanced labels, by pair.
 
-    Runs of pairs that were sometimes wrong go first; at most as many others follow, if there are
-    any of the former. The order of `outcomes` does not matter.
+    Runs of pairs that were sometimes wrong go first; if there are any, at most as many others
+    follow. The order of `outcomes` does not matter.
     """
     by_pair: dict[int, list[Outcome]] = defaultdict(list)
     for outcome in sorted(outcomes):
         by_pair[outcome.pair].append(outcome)
     ranked: list[tuple[float, Outcome]] = []
     for runs in by_pair.values():
-        kept, different = [run for run in runs if run.kept], dict[str, Outcome]()
-        for run in kept:
-            different.setdefault(run.replies, run)
-        ranked += [(len(kept) / len(runs), run) for run in list(different.values())[:each]]
+        kept = [run for run in runs if run.kept]
+        different = {run.replies: run for run in reversed(kept)}.values()
+        ranked += [(len(kept) / len(runs), run) for run in sorted(different)[:each]]
     hard = sum(right < 1 for right, _ in ranked)
     candidates = [run for _, run in sorted(ranked)[: 2 * hard or None]]
     size = min(len(candidates), most or len(candidates))

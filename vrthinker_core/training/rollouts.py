@@ -16,11 +16,8 @@ from vrthinker_core.types.frames import FrameSource
 from vrthinker_core.types.messages import Message
 
 T = TypeVar("T")
-
 LIVE = 64  # Rollouts in one batch
-
-Unplayable = VideoError | ContextFull
-"""An error of one pair alone: a video cannot be read, or it is too long for the judge."""
+Unplayable = VideoError | ContextFull  # Of one pair alone: it cannot be read, or is too long
 
 
 @dataclass(frozen=True, slots=True)

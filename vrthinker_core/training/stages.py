@@ -25,7 +25,7 @@ from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.trace_files import MADE
 from vrthinker_core.system import free_memory
 from vrthinker_core.traces import load
-from vrthinker_core.training.config import SftConfig, TrainConfig
+from vrthinker_core.training.config import SftConfig
 from vrthinker_core.training.data import absolute_data, kind_of
 from vrthinker_core.training.estimate import require_fit
 from vrthinker_core.training.filters import (
@@ -33,7 +33,6 @@ from vrthinker_core.training.filters import (
     Outcome,
     Reason,
     choose_runs,
-    read_identity,
     read_outcomes,
     refusal,
     report_lines,
@@ -42,14 +41,7 @@ from vrthinker_core.training.grpo import run_grpo
 from vrthinker_core.training.metrics import StepMetrics, read_metrics
 from vrthinker_core.training.pair_set import ClipFrames, DrawnFrames, OpenClips, PairSet
 from vrthinker_core.training.rollouts import LabelledPair, Rollout, play
-from vrthinker_core.training.run_folder import (
-    RunFolder,
-    StageRun,
-    TimeBudget,
-    TrainedStage,
-    TrainingRun,
-    open_run_folder,
-)
+from vrthinker_core.training.run_folder import StageRun, TrainedStage, TrainingRun, open_run_folder
 from vrthinker_core.training.sft import (
     bounded_rows,
     optimizer_steps,
@@ -58,7 +50,7 @@ from vrthinker_core.training.sft import (
     train_sft,
 )
 from vrthinker_core.training.sharding import check_launch
-from vrthinker_core.training.teacher import Teacher, run_teacher
+from vrthinker_core.training.teacher import Teacher, read_identity, run_teacher
 from vrthinker_core.training.traces import (
     SHOWN,
     NotForTraining,
@@ -83,68 +75,56 @@ SAMPLES = "samples"  # Folder of the judge's own runs; a further process adds it
 class TrainingData:
     """What the stages learn from."""
 
-    name: str  # As it was given
     pairs: PairSet | None  # None if only the cold start is wanted, and its runs are there
     teacher: Teacher | None = None  # The cold start learns from its runs over the pairs,
     runs: Path | None = None  # or from the traces in a folder
 
 
-def train_stage(
-    stage: TrainedStage,
-    source: str,
-    data: TrainingData,
-    config: TrainConfig,
-    folder: RunFolder,
-    time_budget: TimeBudget,
-) -> Path | None:
+def train_stage(stage: TrainedStage, run: StageRun, data: TrainingData) -> Path | None:
     """Run a stage over its part of the data.
 
     Returns the checkpoint, None if stopped. Raises BadInput.
     """
     if missing := [name for name in ("trl", "datasets", "peft") if find_spec(name) is None]:
         raise BadInput(f"Training takes {' and '.join(missing)}: run pip install -e '.[train]'.")
+    config, processes = run.config, run.folder.processes
     part = data.pairs and data.pairs.part(stage, config.parts)
     held_out = data.pairs and data.pairs.part("held-out", config.parts)
     check_launch(adapters=stage == "grpo" and config.grpo.lora > 0)
-    require_fit(stage, source, config, folder.processes.count)
-    run = StageRun(source, config, folder, time_budget)
+    require_fit(stage, run.source, config, processes.count)
     if stage == "cold-start":
         made = cold_start(run, part, data)
     else:
         assert part is not None, "the command opens them"
         made = run_grpo(run, part, held_out) if stage == "grpo" else rejection(run, part)
-    if made is not None and held_out is not None and folder.processes.count == 1:
+    if made is not None and held_out is not None and processes.count == 1:
         # Keep rollouts of the result for the page, named by its last step
-        step = max((metrics.step for metrics in read_metrics(folder.path)), default=0)
+        step = max((metrics.step for metrics in read_metrics(run.folder.path)), default=0)
         judge = TransformersBackend.load(str(made))
         settings = replace(config.settings, temperature=config.grpo.temperature, seed=config.seed)
         with suppress(VideoError, ContextFull):  # Nothing depends on them
             shown = list(play([held_out.pair(0)], judge, settings, SHOWN))
-            keep_rollouts(folder.path, stage, step, shown)
+            keep_rollouts(run.folder.path, stage, step, shown)
         judge.close()
     return made
 
 
-def train_all(
-    source: str, data: TrainingData, config: TrainConfig, folder: RunFolder, time_budget: TimeBudget
-) -> Path | None:
-    """Run the stages in turn from the checkpoint `source`.
+def train_all(run: StageRun, data: TrainingData) -> Path | None:
+    """Run the stages in turn from the checkpoint of `run`.
 
-    Returns the last result, None if stopped or out of time: a stage then waits to be resumed. Raises
-    BadInput.
+    Returns the last result, None if stopped: a stage then waits to be resumed. Raises BadInput.
     """
     # A deadline stops a stage as a person does, so that it resumes
-    limited = replace(time_budget, stopped=lambda: time_budget.over, deadline=None)
-    model, begun_with = source, folder.state.model
+    budget = replace(run.time_budget, stopped=lambda: run.time_budget.over, deadline=None)
+    folder, model, begun_with = run.folder, run.source, run.folder.state.model
     for stage in STAGES:
-        state, path = TrainingRun(stage, begun_with, data.name), folder.path / stage
-        with open_run_folder(path, state, config, resume=True, processes=folder.processes) as inner:
-            done = (
-                inner.result
-                if inner.state.done
-                else train_stage(stage, model, data, config, inner, limited)
-            )
-            if done is None or (folder.processes.agreed(limited.stopped()) and stage != STAGES[-1]):
+        state, path = TrainingRun(stage, begun_with, folder.state.data), folder.path / stage
+        with open_run_folder(
+            path, state, run.config, resume=True, processes=folder.processes
+        ) as inner:
+            own = replace(run, source=model, folder=inner, time_budget=budget)
+            done = inner.result if inner.state.done else train_stage(stage, own, data)
+            if done is None or (folder.processes.agreed(budget.stopped()) and stage != STAGES[-1]):
                 return None
         model, begun_with = str(done), f"the result of {stage}"
     made = folder.path / MADE
@@ -179,8 +159,8 @@ def run_readers(
 ) -> Iterator[Callable[[], Rollout]]:
     """Yield for each trace a function that reads its first run as a rollout.
 
-    The pair has the known labels, and its frames are drawn or decoded again; `videos` closes them.
-    The function raises TraceError, VideoError and NotForTraining; `keep_tokens` as in `to_rollout`.
+    Frames are drawn or decoded again; `videos` closes their files. `keep_tokens` as in `to_rollout`.
+    The functions raise TraceError, VideoError and NotForTraining.
     """
     opened: dict[FramePlan, OpenClips] = {}
 
@@ -191,10 +171,8 @@ def run_readers(
         if source is None:
             if plan not in opened:
                 opened[plan] = videos.enter_context(OpenClips(plan))
-            both = VideoPair(
-                started.prompt, *(each["path"] for each in trace_videos(file, file.trace))
-            )
-            source = ClipFrames(both, opened[plan])
+            first, second = (each["path"] for each in trace_videos(file))
+            source = ClipFrames(VideoPair(started.prompt, first, second), opened[plan])
         pair = LabelledPair(started.prompt, file.known, source)
         return to_rollout(file.trace, pair, keep_tokens=keep_tokens)
 
@@ -212,26 +190,23 @@ def passing(
 
     `held_out`: the prompts of pairs to measure with.
     """
-    passed, refused = 0, Counter[Reason]()
+    found = Counter[Reason | None]()  # None: it passes
     for read in readers:
-        if passed == most:
+        if found[None] == most:
             break
         try:
             rollout = read()
+            refused = refusal(rollout.run, rollout.pair.truth) or (None, "")
+            why = Reason.HELD_OUT if rollout.pair.prompt in held_out else refused[0]
         except NotForTraining:
-            refused[Reason.STORED] += 1
+            why = Reason.STORED
         except VideoError:
-            refused[Reason.VIDEO] += 1
-        else:
-            if rollout.pair.prompt in held_out:
-                refused[Reason.HELD_OUT] += 1
-            elif why := refusal(rollout.run, rollout.pair.truth):
-                refused[why[0]] += 1
-            else:
-                passed += 1
-                yield StoredRollout(rollout, read)
-    told = [f"{passed:,} of {counted(passed + refused.total(), 'run')} pass the filters"]
-    told += [f"{number:,} not: {reason}" for reason, number in refused.most_common()]
+            why = Reason.VIDEO
+        found[why] += 1
+        if why is None:
+            yield StoredRollout(rollout, read)
+    told = [f"{found[None]:,} of {counted(found.total(), 'run')} pass the filters"]
+    told += [f"{number:,} not: {reason}" for reason, number in found.most_common() if reason]
     say("; ".join(told) + ".")
 
 
@@ -273,15 +248,15 @@ def rejection(run: StageRun, pairs: PairSet) -> Path | None:
 
     Returns the trained checkpoint, None if the stage was stopped. Raises BadInput.
     """
-    options, learnt = run.config.rejection, run.folder.has_learnt
-    if not learnt:
+    options = run.config.rejection
+    if not run.folder.has_learnt:
         _sample(run, pairs)
         run.folder.processes.wait()
     if run.over:
         return None
     outcomes = _outcomes(run, SAMPLES)
     chosen = choose_runs(outcomes, each=options.per_pair, most=options.most)
-    for line in () if learnt else report_lines(outcomes, chosen):
+    for line in report_lines(outcomes, chosen):
         run.time_budget.say(line)
     places = [run.folder.path / each.file for each in chosen]
     return _fine_tune(run, places, options, len(chosen))
@@ -322,13 +297,9 @@ def _outcomes(run: StageRun, name: str, but: Path | None = None) -> list[Outcome
 
 
 def _fine_tune(
-    run: StageRun,
-    places: Sequence[Path],
-    sft: SftConfig,
-    most: int,
-    held_out: Collection[str] = (),
+    run: StageRun, places: Sequence[Path], sft: SftConfig, most: int, held_out: Collection[str] = ()
 ) -> Path | None:
-    """Train on stored runs that pass the filters; return the result, None if stopped before.
+    """Train on stored runs that pass the filters; return the result, None if stopped.
 
     A source that names no protocol makes a judge of the runs' protocols. Raises BadInput.
     """
@@ -336,8 +307,8 @@ def _fine_tune(
     budget, protocols = run.time_budget, dict[ProtocolName, None]()  # In the runs' order
     judge = TransformersBackend(open_for_rendering(run.source), run.source)
 
-    def checked(rollouts: Iterable[StoredRollout]) -> Iterator[StoredRollout]:
-        for number, stored in enumerate(rollouts, start=1):
+    def checked(readers: Iterable[Callable[[], Rollout]]) -> Iterator[StoredRollout]:
+        for number, stored in enumerate(passing(readers, most, budget.say, held_out), start=1):
             budget.tell(StepMetrics("rows", number, 0.0, 0.0), most)
             spoken = cast(ProtocolName, stored.rollout.run.started.dialect)
             if judge.protocols and spoken not in judge.protocols:
@@ -354,8 +325,7 @@ def _fine_tune(
         readers = run_readers(places, videos, keep_tokens=sft is config.rejection)
         # This process's share of a quarter of the free memory keeps frames
         room = free_memory() // (4 * int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
-        kept = checked(passing(readers, most, budget.say, held_out))
-        rows = list(bounded_rows(kept, judge.loaded, room))
+        rows = list(bounded_rows(checked(readers), judge.loaded, room))
         if not rows:
             raise BadInput(
                 "No run passes the filters, so there is nothing to learn from: give more pairs, or "
@@ -368,13 +338,8 @@ def _fine_tune(
             raise BadInput(f"This stage has too little to learn: {few}.")
         budget.say(f"Rows to learn from: {len(rows):,}, in {steps:,} optimizer steps of {each:,}.")
         with run.record() as record:
+            source, out, spoken = locate(run.source), folder.checkpoints, list(protocols)
             made = train_sft(
-                rows,
-                locate(run.source),
-                sft,
-                config,
-                folder.checkpoints,
-                lambda step: record(step, steps),
-                list(protocols),
+                rows, source, sft, config, out, lambda step: record(step, steps), spoken
             )
     return run.finish(made)

@@ -7,38 +7,27 @@ opens. A killed teacher continues where it stopped.
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import chain, islice, takewhile
 from pathlib import Path
+from typing import Any
 
 from vrthinker_core.backends.base import Backend, RemoteBackend, not_cancelled
 from vrthinker_core.backends.scripted import ScriptedBackend
 from vrthinker_core.drawn.world import DrawnPair
 from vrthinker_core.errors import BadInput, VideoError, os_errors, type_adapter
-from vrthinker_core.storage import LineFile, remove_parts, write_atomically
+from vrthinker_core.storage import LineFile, remove_parts, whole_lines, write_atomically
 from vrthinker_core.traces import to_json
 from vrthinker_core.training.config import PartsConfig
-from vrthinker_core.training.filters import (
-    FORMAT,
-    OUTCOMES,
-    Outcome,
-    Reason,
-    read_identity,
-    read_outcomes,
-    refusal,
-)
+from vrthinker_core.training.filters import OUTCOMES, Outcome, Reason, read_outcomes, refusal
 from vrthinker_core.training.pair_set import ClipFrames, DrawnFrames, PairSet
-from vrthinker_core.training.rollouts import (
-    LabelledPair,
-    Rollout,
-    Unplayable,
-    in_order,
-    play_each,
-)
+from vrthinker_core.training.rollouts import LabelledPair, Rollout, Unplayable, in_order, play_each
 from vrthinker_core.training.traces import to_trace
-from vrthinker_core.types import ProtocolName, Settings
+from vrthinker_core.types import ProtocolName, Settings, Verdict
 from vrthinker_core.words import encodable
 
+FORMAT = "vr-thinker-outcomes/1"
 TRACES = "traces"  # Folder beside the outcomes
 KEPT = " The runs before are kept."
 BackendOfPair = Callable[[LabelledPair], Backend]  # A script knows its pair's truth
@@ -68,10 +57,9 @@ def run_teacher(
     """Play these pairs into `out`; yield the outcome of each new run.
 
     After `stopped` only the first pair begins, so that each call makes progress. Runs that have
-    begun are played to their end and kept, unless the caller leaves before.
-
-    Raises BadInput if `out` holds the runs of another teacher or cannot be written, and what the
-    judge raises. The next call tries an unreadable video again, but no pair that is too long.
+    begun are played to their end and kept, unless the caller leaves before. The next call tries an
+    unreadable video again, but no pair that is too long. Raises BadInput if `out` holds the runs of
+    another teacher or cannot be written, and what the judge raises.
     """
     _prepare(out, teacher)
     with LineFile(out / OUTCOMES) as lines:
@@ -112,6 +100,16 @@ def _prepare(out: Path, teacher: Teacher) -> None:
         raise BadInput(
             f"{out} holds runs with another value of {changed}: name a new folder with --out."
         )
+
+
+def read_identity(folder: Path) -> dict[str, Any]:
+    """Return the first line's judge, data, settings and samples. Raises BadInput."""
+    head: Any = None
+    with os_errors(f"Cannot read {folder / OUTCOMES}"), suppress(ValueError, IndexError):
+        head = json.loads(whole_lines(folder / OUTCOMES)[0])
+    if not isinstance(head, dict) or head.get("format") != FORMAT:
+        raise BadInput(f"{folder / OUTCOMES} holds no outcomes: name a new folder with --out.")
+    return head
 
 
 def scripted_teacher(
@@ -165,16 +163,13 @@ def _store(
         return replace(outcome, reason=reason, sentence=encodable(str(played)))
     run = played.run
     written = "\0".join(turn.completion.text for turn in run.turns).encode("utf-8", "replace")
-    outcome = replace(
-        outcome,
-        given=run.final_verdict.labels if run.final_verdict else {},
-        replies=hashlib.sha256(written).hexdigest()[:16],
+    given, digest = run.final_verdict or Verdict(), hashlib.sha256(written).hexdigest()[:16]
+    refused: tuple[str, str] = refusal(run, pair.truth) or ("", "")
+    file = (
+        "" if refused[0] and not teacher.keep_all else f"{TRACES}/pair-{number:06d}-{sample}.json"
     )
-    if refused := refusal(run, pair.truth):
-        outcome = replace(outcome, reason=refused[0], sentence=refused[1])
-        if not teacher.keep_all:
-            return outcome
-    outcome = replace(outcome, file=f"{TRACES}/pair-{number:06d}-{sample}.json")
-    with os_errors(f"Cannot write to {out}", KEPT):
-        write_atomically(out / outcome.file, to_json(to_trace(played)))
-    return outcome
+    if file:
+        with os_errors(f"Cannot write to {out}", KEPT):
+            write_atomically(out / file, to_json(to_trace(played)))
+    outcome = replace(outcome, given=given.labels, file=file, replies=digest)
+    return replace(outcome, reason=refused[0], sentence=refused[1])

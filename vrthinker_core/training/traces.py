@@ -19,20 +19,9 @@ from vrthinker_core.traces import load, make_thumbnail, to_json
 from vrthinker_core.training.filters import read_outcomes
 from vrthinker_core.training.rollouts import LabelledPair, Rollout
 from vrthinker_core.training.run_folder import ROLLOUTS
-from vrthinker_core.types import (
-    Dimension,
-    Frame,
-    FrameRef,
-    Preference,
-    ProtocolName,
-    Run,
-    Side,
-    StopReason,
-    Trace,
-    Verdict,
-)
-from vrthinker_core.types.frames import FramePlan, FrameSource
-from vrthinker_core.types.messages import Message
+from vrthinker_core.types import Dimension, Preference, ProtocolName, Run, Side, StopReason, Trace
+from vrthinker_core.types.frames import Frame, FramePlan, FrameRef, FrameSource
+from vrthinker_core.types.messages import Message, Verdict
 from vrthinker_core.types.order import OrderEffect, order_of
 from vrthinker_core.video.files import file_digest
 from vrthinker_core.words import encodable
@@ -46,7 +35,7 @@ class NotForTraining(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TraceFile:
-    """A trace, its file, and the pair of its evaluation or teacher, with the known labels."""
+    """A trace, its file, and the pair of its evaluation or teacher."""
 
     path: Path
     trace: Trace
@@ -123,15 +112,15 @@ def check_control(run: Run) -> None:
         raise NotForTraining("it is a control: frames were drawn at random in place of its own")
 
 
-def trace_videos(file: TraceFile, run: Run) -> list[dict[str, Any]]:
-    """Return `path`, `sha256`, `frames`, `fps` of both videos of a run.
+def trace_videos(file: TraceFile) -> list[dict[str, Any]]:
+    """Return `path`, `sha256`, `frames`, `fps` of both videos of a trace.
 
     A path is whole if the very file is beside the trace or at its pair's place; else it is the file
     name. Raises NotForTraining for a control, and if a video was never opened.
     """
-    check_control(run)
+    check_control(file.trace)
     videos = []
-    for side, clip in zip(Side, run.started.clips, strict=True):
+    for side, clip in zip(Side, file.trace.started.clips, strict=True):
         if clip is None:
             raise NotForTraining(f"video {int(side)} could not be opened")
         name, digest = Path(clip.name).name or f"video-{int(side)}", clip.digest
@@ -157,8 +146,7 @@ def sent_prompts(run: Run, source: FrameSource | None = None) -> list[tuple[Mess
     Raises NotForTraining for a control, and if today's rendering differs from the trace.
     """
     check_control(run)
-    branch = run.started.branch
-    if branch is not None and branch.frames:
+    if (branch := run.started.branch) and branch.frames:
         raise NotForTraining(f"a person, not the judge, chose the frames of turn {branch.turn}")
     protocol = run_protocol(run)
     plan, last = protocol.frame_plan, run.turns[-1] if run.turns else None
@@ -210,18 +198,12 @@ def to_rollout(run: Run, pair: LabelledPair, *, keep_tokens: bool) -> Rollout:
     """Return the rollout of a stored run, with its pair's frames.
 
     `keep_tokens` if the trained model wrote the run: its tokens are learnt as they are. The text of
-    another model is tokenised anew. Raises VideoError, and NotForTraining if the run is a control
-    or of another pair, or its prompts differ today.
+    another model is tokenised anew. Raises VideoError, and NotForTraining if the run is a control,
+    its videos are others or its prompts differ today.
     """
-    # Tables are read without space around a prompt; an unknown video fits
     both = zip(run.started.clips, clips_of(pair.source), strict=True)
-    if encodable(run.started.prompt).strip() != encodable(pair.prompt).strip() or any(
-        own and known and own.digest != known.digest for own, known in both
-    ):
-        raise NotForTraining(
-            "the data hold another pair today where its own one was: give them, and their videos, "
-            "as they were"
-        )
+    if any(own and known and own.digest != known.digest for own, known in both):
+        raise NotForTraining("its videos have changed")
     if not keep_tokens:  # `redirected` counts them, too
         turns = (
             replace(each, completion=replace(each.completion, tokens=(), redirected=None))
@@ -253,8 +235,7 @@ def to_trace(rollout: Rollout) -> Trace:
 def keep_rollouts(folder: Path, stage: str, step: int, rollouts: Sequence[Rollout]) -> None:
     """Keep rollouts as traces for the page, named by stage and step.
 
-    The judge's name in each says the step as well, and the data set's labels lie beside them.
-    Raises BadInput if they cannot be written.
+    The judge's name says the step, too; known labels lie beside the traces. Raises BadInput.
     """
     out, begin = folder / ROLLOUTS, f"{stage}-step-{step:05d}-sample"
     named = {f"{begin}-{number}.json": rollout for number, rollout in enumerate(rollouts)}
