@@ -1,10 +1,9 @@
-"""Which runs are learnt from: the paper's two filters, what is said of the others, and the choice among a judge's own."""
+"""Which runs are learnt from: the paper's two filters, their report, and the choice among own runs."""
 
 from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pytest
@@ -63,54 +62,39 @@ def test_the_report_counts_by_reason_and_by_dimension() -> None:
         Outcome(1, 0, truth | {"MQ": 2}, {}, Reason.NO_ANSWER),
         Outcome(2, 0, truth | {"MQ": 1}, truth, Reason.LABELS),
     ]
-    first, *reasons = report_lines(outcomes)[:3]
-    assert first == "1 of 4 runs kept, of 1 of 3 pairs."
+    kept, *reasons, _, motion, _, _ = report_lines(outcomes)
+    assert kept == "1 of 4 runs kept, of 1 of 3 pairs."
     assert reasons == [f"2 not kept: {Reason.LABELS}.", f"1 not kept: {Reason.NO_ANSWER}."]
-    assert (
-        "MQ: 1 of 3 well-formed runs are right; tie / 1 / 2 were 33 % / 33 % / 33 % before and are "
-        "100 % / 0 % / 0 % after."
-    ) in report_lines(outcomes)
-
-
-NAMES = ("TA", "MQ", "VQ", "OA")
-
-
-def blind_judge(pairs: int, samples: int = 8, seed: int = 0) -> Iterator[Outcome]:
-    """Labels are even in every dimension; the judge is right about ties in motion four times as often as about anything else."""
-    rng = random.Random(seed)
-    for pair in range(pairs):
-        truth = {name: rng.randrange(3) for name in NAMES}
-        for sample in range(samples):
-            right = rng.random() < (0.8 if truth["MQ"] == 0 else 0.2)
-            given = truth if right else truth | {"MQ": (truth["MQ"] + 1) % 3}
-            said = "" if right else Reason.LABELS
-            yield Outcome(pair, sample, truth, given, said, replies=f"{pair} {sample}")
+    assert motion.startswith("MQ: 1 of 3 well-formed runs are right; tie / 1 / 2 were 33 % / 33 %")
+    assert motion.endswith("before and are 100 % / 0 % / 0 % after.")
+    assert report_lines([], choose_runs([]))[0] == "0 of 0 runs kept, of 0 of 0 pairs."
 
 
 def outcome(pair: int, sample: int, kept: bool = True, replies: str = "", **truth: int) -> Outcome:
-    labels = dict.fromkeys(NAMES, 0) | truth
+    labels = {"TA": 0, "MQ": 0, "VQ": 0, "OA": 0} | truth
     said = "" if kept else Reason.LABELS
     return Outcome(pair, sample, labels, labels, said, replies=replies or f"{pair} {sample}")
 
 
 def test_plain_rejection_prefers_what_needs_no_look_and_the_choice_does_not() -> None:
-    outcomes = list(blind_judge(300))
+    """The judge is right about ties in motion four times as often as about anything else."""
+    rng, outcomes = random.Random(0), list[Outcome]()
+    for pair in range(300):
+        truth = {name: rng.randrange(3) for name in ("TA", "MQ", "VQ", "OA")}
+        right = 0.2 if truth["MQ"] else 0.8
+        outcomes += [outcome(pair, k, kept=rng.random() < right, **truth) for k in range(8)]
     plain = choose_runs(outcomes, each=8, tolerance=1)
-    assert shares_of(plain)["MQ"][0] > 0.55, "this is what would be learnt without a choice"
-    chosen = choose_runs(outcomes, each=2, tolerance=0.03, least=0.2)
-    wanted = shares_of(outcomes[::8])  # One run of each pair
-    found = shares_of(chosen)
-    places = [(name, label) for name, labels in wanted.items() for label in labels]
-    assert max(found[name][label] - wanted[name][label] for name, label in places) <= 0.03
+    chosen = choose_runs(outcomes, each=2, least=0.2)
+    wanted, found, without = (
+        label_shares([each.truth for each in runs]) for runs in (outcomes[::8], chosen, plain)
+    )
+    assert without["MQ"][0] > 0.55, "this is what would be learnt without a choice"
+    for name, shares in wanted.items():
+        assert all(found[name][label] <= share + 0.03 for label, share in shares.items())
     assert len(chosen) >= 150
-    assert all(each.kept for each in chosen)
     assert max(Counter(each.pair for each in chosen).values()) == 2
     few = outcomes[:320]
     assert choose_runs(random.Random(1).sample(few, len(few))) == choose_runs(few)
-
-
-def shares_of(outcomes: Sequence[Outcome]) -> dict[str, dict[int, float]]:
-    return label_shares([each.truth for each in outcomes])
 
 
 def test_pairs_that_are_sometimes_wrong_come_before_those_that_never_are() -> None:
@@ -130,14 +114,7 @@ def test_balancing_leaves_its_least_however_uneven_the_survivors_are() -> None:
     assert len(choose_runs([*survivors, *lost], least=0.5)) == 5
 
 
-@pytest.mark.parametrize(("words", "kept"), [(("a", "a", "a"), 1), (("a", "b", "a"), 2)])
-def test_runs_of_the_same_words_count_once(words: tuple[str, ...], kept: int) -> None:
-    outcomes = [outcome(0, sample, replies=word) for sample, word in enumerate(words)]
-    outcomes.append(outcome(0, 9, kept=False))
-    assert len(choose_runs(outcomes, each=3)) == kept
-
-
-def test_where_nothing_survives_nothing_is_chosen() -> None:
-    assert choose_runs([outcome(0, 0, kept=False)]) == []
-    assert report_lines([], [])[0] == "0 of 0 runs kept, of 0 of 0 pairs."
-    assert label_shares([{"OA": 1}, {"OA": 1}, {}]) == {"OA": {0: 0, 1: 1, 2: 0}}
+def test_runs_of_the_same_words_count_once() -> None:
+    for words, kept in (("aaa", 1), ("aba", 2)):
+        outcomes = [outcome(0, sample, replies=word) for sample, word in enumerate(words)]
+        assert len(choose_runs([*outcomes, outcome(0, 9, kept=False)], each=3)) == kept
