@@ -145,8 +145,7 @@ def test_all_stages_stop_at_the_deadline_and_resume(
         return run.folder.finish(made)
 
     monkeypatch.setattr("vrthinker_core.training.stages.train_stage", trained)
-    run = replace(RUN, stage="all")
-    with open_run_folder(tmp_path, run, CONFIG, resume=True) as folder:
+    with open_run_folder(tmp_path, replace(RUN, stage="all"), CONFIG, resume=True) as folder:
         short = TimeBudget(deadline=time.monotonic() + 0.05)
         assert train_all(StageRun("nano", CONFIG, folder, short), KNOWN) is None
         assert begun == ["cold-start"]

@@ -48,7 +48,7 @@ class DrawnFrames:
     @classmethod
     def of_clip(cls, clip: ClipInfo | None, grid: Grid) -> DrawnFrames | None:
         """Return the frames of the pair that a trace's clip names; None for a file."""
-        found = re.fullmatch(r"drawn-(\d+)-a", clip.name) if clip else None
+        found = re.fullmatch(r"drawn-(\d{1,19})-a", clip.name) if clip else None
         return cls(draw_pair(int(found[1])), grid=grid) if found else None
 
     @cached_property
