@@ -20,7 +20,7 @@ import torch
 from vrthinker_core.backends.checkpoint import open_for_rendering
 from vrthinker_core.backends.checkpoint_files import locate
 from vrthinker_core.backends.transformers_local import TransformersBackend
-from vrthinker_core.errors import BadInput, ContextFull, VideoError
+from vrthinker_core.errors import BadInput, ContextFull, TraceError, VideoError
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.trace_files import MADE
 from vrthinker_core.system import free_memory
@@ -160,7 +160,7 @@ def run_readers(
     """Yield for each trace a function that reads its first run as a rollout.
 
     Frames are drawn or decoded again; `videos` closes their files. `keep_tokens` as in `to_rollout`.
-    The functions raise TraceError, VideoError and NotForTraining.
+    Raises TraceError for a chosen file, as the functions do, beside VideoError and NotForTraining.
     """
     opened: dict[FramePlan, OpenClips] = {}
 
@@ -176,7 +176,11 @@ def run_readers(
         pair = LabelledPair(started.prompt, file.known, source)
         return to_rollout(file.trace, pair, keep_tokens=keep_tokens)
 
-    for file in read_traces(places):
+    def damaged(path: Path, error: TraceError) -> None:
+        if path in places:  # Else it lies in a folder, beside others
+            raise error
+
+    for file in read_traces(places, refused=damaged):
         yield partial(read, file.path, file.pair)
 
 
