@@ -23,15 +23,17 @@ from vrthinker_core.backends.scripted import ScriptedBackend
 from vrthinker_core.drawn import video_files
 from vrthinker_core.drawn.notes import CLEAR, FACT_KINDS, SceneFacts
 from vrthinker_core.drawn.renderer import SceneRenderer
-from vrthinker_core.drawn.scene import FRAMES, MotionFault, PictureFault, Scene
 from vrthinker_core.drawn.solids import Pixels
 from vrthinker_core.drawn.teacher import FORCED_EVERY, play_teacher, write_lesson
 from vrthinker_core.drawn.video_files import pair_of, write_pairs
 from vrthinker_core.drawn.world import (
+    FRAMES,
     MOTION_FAULTS,
     OPENING_FRAMES,
     PICTURE_FAULTS,
     DrawnPair,
+    Fault,
+    Scene,
     draw_pair,
     draw_scene,
 )
@@ -122,19 +124,20 @@ def test_half_of_the_faults_lie_between_the_opening_frames() -> None:
 
 @pytest.mark.parametrize("kind", PICTURE_FAULTS)
 def test_a_picture_fault_changes_only_the_frames_in_its_window(kind: str) -> None:
-    fault = PictureFault(kind, range(50, 60), 0.1, 8)
+    fault = Fault(kind, range(50, 60), 0.1, 8)
     clean = SceneRenderer(CUBE, SIZE)
-    damaged = SceneRenderer(replace(CUBE, picture_fault=fault), SIZE)
+    faulty = replace(CUBE, picture_fault=fault)
+    damaged = SceneRenderer(faulty, SIZE)
     states = {"dark", "bright"} if kind == "flicker" else {kind}
     for index in (0, 49, 50, 55, 59, 60, 127):
         changed = difference(clean.frame(index), damaged.frame(index))
         assert (changed > 2, changed > 0) == ((index in fault.window),) * 2
-        assert fault.state(index) in (states if index in fault.window else {CLEAR})
+        assert faulty.picture_state(index) in (states if index in fault.window else {CLEAR})
 
 
 @pytest.mark.parametrize("kind", MOTION_FAULTS)
 def test_a_motion_fault_changes_only_the_frames_in_its_window(kind: str) -> None:
-    damaged = replace(CUBE, motion_fault=MotionFault(kind, range(50, 60), 0.3, 8))
+    damaged = replace(CUBE, motion_fault=Fault(kind, range(50, 60), 0.3, 8))
     changed = [n for n in range(FRAMES) if damaged.position(n) != CUBE.position(n)]
     assert changed == list(range(51 if kind == "frozen" else 50, 60))
     frames = [SceneRenderer(damaged, SIZE).frame(index) for index in (50, 59, 60)]

@@ -33,8 +33,13 @@ COLOURS = {
 }
 SHAPES = ("ball", "cube", "cylinder", "cone", "ring")
 GROUNDS = ("wood", "tiles", "grass", "sand", "marble")
-DIRECTIONS = {"right": (1, 0), "left": (-1, 0), "away": (0, -1), "closer": (0, 1)}
-"""Directions on the ground, (rightwards, towards the camera)."""
+DIRECTIONS = {
+    "right": (1, 0, "to the right"),
+    "left": (-1, 0, "to the left"),
+    "away": (0, -1, "away from the camera"),
+    "closer": (0, 1, "towards the camera"),
+}
+"""Directions on the ground: (rightwards, towards the camera, in more words)."""
 FACT_KINDS = ("colour", "shape", "direction")  # A video can be wrong in
 
 CLEAR = "clear"  # A picture without damage

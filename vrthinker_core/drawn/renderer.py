@@ -7,14 +7,15 @@ solids it is the mean of `supersample` x `supersample` samples.
 
 import math
 from functools import lru_cache
+from typing import Any
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from vrthinker_core.drawn.notes import GROUNDS
-from vrthinker_core.drawn.scene import Background, Scene
+from vrthinker_core.drawn.notes import CLEAR, GROUNDS
 from vrthinker_core.drawn.solids import MISS, Box, Camera, Floats, Pixels, Solid, dot, unit
+from vrthinker_core.drawn.world import Fault, Scene
 
 # Unit vector towards the sun, [3]
 SUN_DIRECTION: Floats = unit(np.array([[-0.45, 0.8, 0.4]], np.float32))[0]
@@ -22,6 +23,7 @@ AMBIENT, DIRECT = 0.34, 0.78  # Light on the ground from the sky, and from the s
 SHADOW_SUNLIGHT = 0.38  # Share of the sunlight that is left in a shadow on the ground
 EXTENT = 9.0  # World units that one texture covers per side
 SIDE = 768  # Pixels of a texture per side
+REFERENCE_SIDE = 112  # Pixels a side that the built-in judge sees: damage scales with the picture
 
 
 class SceneRenderer:
@@ -37,7 +39,7 @@ class SceneRenderer:
         self._points = points.reshape(size, size, 2)
         _, positions = self._camera.intersect_ground(points)
         self._ground_positions = positions.reshape(size, size, 3)
-        self._ground_rgb = _ground_albedo(background, self._camera, supersample)
+        self._ground_rgb = _ground_albedo(scene, self._camera, supersample)
         full = (AMBIENT + DIRECT) * self._brightness
         self._empty_ground = _to_display(self._ground_rgb * full)
 
@@ -49,7 +51,8 @@ class SceneRenderer:
         for solid in solids:
             box = self._camera.box(solid.corners, margin=2)
             picture[box] = self._with_solids(ground[box], box, solids)
-        return fault.apply(picture, index) if fault else picture
+        state = self._scene.picture_state(index)
+        return _damage(picture, state, fault, index) if fault and state != CLEAR else picture
 
     def _shaded_ground(self, solids: tuple[Solid, ...]) -> Pixels:
         """Return the ground, darker around and behind the solids."""
@@ -115,6 +118,34 @@ class SceneRenderer:
         return colours, np.isfinite(nearest)
 
 
+def _damage(picture: Pixels, state: str, fault: Fault, index: int) -> Pixels:
+    """Return `picture`, frame `index` as RGB [h, w, 3], in a damaged state."""
+    strength, sides = fault.strength, picture.shape[1::-1]
+    damaged: NDArray[Any] = picture
+    match state:
+        case "blurry":
+            sigma = (1.6 + 1.6 * strength) * sides[0] / REFERENCE_SIDE
+            damaged = cv2.GaussianBlur(picture, (0, 0), sigma)
+        case "noisy":
+            rng = np.random.default_rng((fault.seed, 1, index))
+            shape = REFERENCE_SIDE, REFERENCE_SIDE, 3  # Finer noise fades if seen smaller
+            grains = rng.standard_normal(shape, np.float32) * np.float32(22 + 22 * strength)
+            damaged = picture + cv2.resize(grains, sides, interpolation=cv2.INTER_NEAREST)
+        case "blocky":
+            blocks = 18 if strength < 0.5 else 14
+            small = cv2.resize(picture, (blocks, blocks), interpolation=cv2.INTER_AREA)
+            damaged = cv2.resize(small, sides, interpolation=cv2.INTER_NEAREST)
+        case "dark":
+            damaged = picture * np.float32(0.38 - 0.12 * strength)
+        case "bright":
+            damaged = picture * np.float32(1.25 + 0.15 * strength) + 45
+        case "banded":
+            levels = 4 if strength < 0.5 else 3
+            bands = np.floor(picture * np.float32(levels / 256))
+            damaged = bands * np.float32(255 / (levels - 1))
+    return np.asarray(np.clip(damaged, 0, 255), np.uint8)
+
+
 def _to_display(light: Floats) -> Pixels:
     """Map light (1 is white) of any shape to display levels, 0..255."""
     return (np.clip(light, 0, 1) ** np.float32(1 / 1.55) * 255).astype(np.uint8)
@@ -144,9 +175,9 @@ def _shade_solid(
     return albedo * diffuse[:, None] + specular[:, None]
 
 
-def _ground_albedo(background: Background, camera: Camera, supersample: int) -> Floats:
+def _ground_albedo(scene: Scene, camera: Camera, supersample: int) -> Floats:
     """Return the unlit ground with haze, [size, size, 3] in 0..1."""
-    size, ground = camera.size, background.ground
+    size, ground, background = camera.size, scene.facts.ground, scene.background
     image = _texture(ground, background.variant, max(0.3, 130 / (size * supersample)))
     # Whole tiles fit into a texture, so it repeats; the others would show a seam, and are mirrored.
     border = cv2.BORDER_WRAP if ground == "tiles" else cv2.BORDER_REFLECT
@@ -168,10 +199,46 @@ def _ground_albedo(background: Background, camera: Camera, supersample: int) -> 
 def _texture(ground: str, variant: int, sigma: float) -> Pixels:
     """Return a ground's texture, blurred by `sigma`: RGB [SIDE, SIDE, 3]."""
     rng = np.random.default_rng([GROUNDS.index(ground), variant])
-    coarse, fine = _value_noise(rng, 6), _value_noise(rng, 7, 0.75, 16)
-    colour = PATTERNS[ground](rng, coarse, fine) * rng.uniform(0.9, 1.1, 3)
+    colour = _pattern(rng, ground) * rng.uniform(0.9, 1.1, 3)
     levels = (np.clip(colour, 0.02, 1) * 255).astype(np.uint8)
     return np.asarray(cv2.GaussianBlur(levels, (0, 0), sigma), np.uint8)
+
+
+def _pattern(rng: np.random.Generator, ground: str) -> NDArray[Any]:
+    """Return random colours of a ground, RGB [SIDE, SIDE, 3], about 0..1."""
+    coarse, fine = _value_noise(rng, 6), _value_noise(rng, 7, 0.75, 16)
+    colour: NDArray[Any]
+    match ground:
+        case "wood":  # Nine planks, each with its own tint and shifted grain
+            row = _line(9)[:, None]
+            along = cv2.resize(_value_noise(rng, 6, 0.6)[:, : SIDE // 10], (SIDE, SIDE))
+            plank = rng.random(10).astype(np.float32)[row.astype(int)]
+            rings = 0.5 + 0.5 * np.sin(row * (60 / 9) + along * 9 + plank * 40)
+            grain = 0.55 * along + 0.25 * rings + 0.2 * fine
+            light = (0.55 + 0.75 * grain) * (0.8 + 0.35 * plank)
+            colour = np.array([0.42, 0.25, 0.13]) * light[..., None]
+            colour[np.abs(_line(9) % 1 - 0.5) > 0.485] *= 0.35
+        case "tiles":  # A chequerboard of twelve by twelve with grey joints
+            line, base = _line(12), rng.uniform(0.35, 0.6, 3)
+            odd = (line.astype(int) + line.astype(int)[:, None]) % 2 == 1
+            colour = base * (np.where(odd, 1.35, 0.7) * (0.85 + 0.3 * fine))[..., None]
+            joint = np.abs(line % 1 - 0.5) > 0.475
+            colour[joint] = colour[:, joint] = 0.25
+        case "grass":  # Short upright streaks, lighter and darker in patches
+            dots = cv2.GaussianBlur(rng.random((SIDE, SIDE), np.float32), (0, 0), 0.8, sigmaY=2.2)
+            blades = _normalized(np.asarray(dots, np.float32))
+            red, green = 0.12 + 0.25 * blades + 0.1 * coarse, 0.28 + 0.34 * blades + 0.12 * coarse
+            colour = np.stack([red, green, 0.06 + 0.12 * blades], -1)
+        case "sand":  # Ripples bent by the coarse noise
+            ripples = 0.5 + 0.5 * np.sin(_line(110)[:, None] + coarse * 16)
+            light = 0.72 + 0.22 * ripples + 0.2 * fine
+            colour = np.array([0.72, 0.58, 0.38]) * light[..., None]
+        case _:  # Marble: pale stone with thin dark veins
+            line = _line(1)
+            vein = (1 - np.abs(np.sin((line * 5 + line[:, None] * 3 + coarse * 5) * 3.1))) ** 6
+            stone = np.array([0.78, 0.78, 0.8]) * (0.85 + 0.2 * fine)[..., None]
+            colour = stone - vein[..., None] * np.array([0.42, 0.4, 0.36])
+    return colour
 
 
 def _value_noise(
@@ -198,53 +265,3 @@ def _normalized(values: Floats) -> Floats:
 def _line(times: int) -> Floats:
     """Return SIDE values from 0 to `times`."""
     return np.linspace(0, times, SIDE, dtype=np.float32)
-
-
-def _wood(rng: np.random.Generator, _: Floats, fine: Floats) -> Floats:
-    """Nine planks, each with its own tint and shifted grain."""
-    row = _line(9)[:, None]
-    along = cv2.resize(_value_noise(rng, 6, 0.6)[:, : SIDE // 10], (SIDE, SIDE))
-    plank = rng.random(10).astype(np.float32)[row.astype(int)]
-    rings = 0.5 + 0.5 * np.sin(row * (60 / 9) + along * 9 + plank * 40)
-    grain = 0.55 * along + 0.25 * rings + 0.2 * fine
-    light = (0.55 + 0.75 * grain) * (0.8 + 0.35 * plank)
-    colour: Floats = np.array([0.42, 0.25, 0.13]) * light[..., None]
-    colour[np.abs(_line(9) % 1 - 0.5) > 0.485] *= 0.35
-    return colour
-
-
-def _tiles(rng: np.random.Generator, _: Floats, fine: Floats) -> Floats:
-    """A chequerboard of twelve by twelve with grey joints."""
-    line, base = _line(12), rng.uniform(0.35, 0.6, 3)
-    odd = (line.astype(int) + line.astype(int)[:, None]) % 2 == 1
-    colour: Floats = base * (np.where(odd, 1.35, 0.7) * (0.85 + 0.3 * fine))[..., None]
-    joint = np.abs(line % 1 - 0.5) > 0.475
-    colour[joint] = colour[:, joint] = 0.25
-    return colour
-
-
-def _grass(rng: np.random.Generator, coarse: Floats, _: Floats) -> Floats:
-    """Short upright streaks, lighter and darker in patches."""
-    dots = cv2.GaussianBlur(rng.random((SIDE, SIDE), np.float32), (0, 0), 0.8, sigmaY=2.2)
-    blades = _normalized(np.asarray(dots, np.float32))
-    red, green = 0.12 + 0.25 * blades + 0.1 * coarse, 0.28 + 0.34 * blades + 0.12 * coarse
-    return np.stack([red, green, 0.06 + 0.12 * blades], -1)
-
-
-def _sand(_: object, coarse: Floats, fine: Floats) -> Floats:
-    """Ripples bent by the coarse noise."""
-    ripples = 0.5 + 0.5 * np.sin(_line(110)[:, None] + coarse * 16)
-    return np.array([0.72, 0.58, 0.38]) * (0.72 + 0.22 * ripples + 0.2 * fine)[..., None]
-
-
-def _marble(_: object, coarse: Floats, fine: Floats) -> Floats:
-    """Pale stone with thin dark veins."""
-    line = _line(1)
-    vein = (1 - np.abs(np.sin((line * 5 + line[:, None] * 3 + coarse * 5) * 3.1))) ** 6
-    stone = np.array([0.78, 0.78, 0.8]) * (0.85 + 0.2 * fine)[..., None]
-    colour: Floats = stone - vein[..., None] * np.array([0.42, 0.4, 0.36])
-    return colour
-
-
-# (rng, coarse noise, fine noise) -> RGB [SIDE, SIDE, 3], about 0..1
-PATTERNS = dict(zip(GROUNDS, (_wood, _tiles, _grass, _sand, _marble), strict=True))

@@ -9,8 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from vrthinker_core.drawn.notes import CLEAR, FACT_KINDS, HARDLY, JUMPS, MOVES, ODDLY
-from vrthinker_core.drawn.scene import FRAMES, Scene
-from vrthinker_core.drawn.world import DrawnPair, verdict_from_flaws
+from vrthinker_core.drawn.world import FRAMES, DrawnPair, Scene, verdict_from_flaws
 from vrthinker_core.protocols.base import PromptProtocol
 from vrthinker_core.protocols.factory import make_protocol
 from vrthinker_core.types import Dimension, FrameRef, ProtocolName, Settings, Side, Verdict

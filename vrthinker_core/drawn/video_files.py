@@ -17,8 +17,7 @@ import numpy as np
 from av.video.reformatter import ColorRange, Colorspace
 
 from vrthinker_core.drawn.renderer import SceneRenderer
-from vrthinker_core.drawn.scene import FRAMES, Scene
-from vrthinker_core.drawn.world import DrawnPair, draw_pair
+from vrthinker_core.drawn.world import FRAMES, DrawnPair, Scene, draw_pair
 from vrthinker_core.errors import BadInput, os_errors
 from vrthinker_core.storage import atomic_path, remove_parts
 from vrthinker_core.system import cpu_count

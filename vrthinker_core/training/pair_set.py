@@ -18,9 +18,8 @@ from typing import Literal, get_args
 import numpy as np
 
 from vrthinker_core.drawn.renderer import SceneRenderer
-from vrthinker_core.drawn.scene import FRAMES
 from vrthinker_core.drawn.video_files import FRAME_RATE
-from vrthinker_core.drawn.world import TRAINING_SEEDS, DrawnPair, draw_pair
+from vrthinker_core.drawn.world import FRAMES, TRAINING_SEEDS, DrawnPair, draw_pair
 from vrthinker_core.errors import BadInput, VideoError
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import pairs_digest
