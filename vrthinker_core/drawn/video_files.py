@@ -8,65 +8,24 @@ import csv
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 import av
 import av.error
-import numpy as np
 from av.video.reformatter import ColorRange, Colorspace
 
 from vrthinker_core.drawn.renderer import SceneRenderer
-from vrthinker_core.drawn.world import FRAMES, DrawnPair, Scene, draw_pair
+from vrthinker_core.drawn.world import FRAMES, DrawnPair, Scene, draw_pair, numbered_seed
 from vrthinker_core.errors import BadInput, os_errors
 from vrthinker_core.storage import atomic_path, remove_parts
 from vrthinker_core.system import cpu_count
-from vrthinker_core.types import Side
+from vrthinker_core.types.messages import ANSWER_ORDER
 from vrthinker_core.video.timeline import MARK, UNSEALED, PacketDigest, unmarked
 
 FRAME_RATE = 24  # Frames a second
 MIN_SIZE, MAX_SIZE = 112, 1080  # Pixels per side of a video; only even numbers
 PAIRS_CSV = "pairs.csv"
 WORLD = "506819e5"  # What comments call this world; earlier versions drew others, too
-
-
-@dataclass(frozen=True, slots=True)
-class _Video:
-    """One video of a run: seed, pair, side, pixels per side."""
-
-    seed: int
-    number: int
-    side: Side
-    size: int
-
-    @property
-    def name(self) -> str:  # Says nothing about the labels
-        return f"pair_{self.number:04d}_{'ab'[self.side - 1]}.mp4"
-
-    @property
-    def comment(self) -> str:
-        drawn = f"seed {self.seed}, pair {self.number}, video {self.side.value}, {self.size} px"
-        return f"drawn world {WORLD}: {drawn}"
-
-    def write(self, out: Path) -> None:
-        scene = pair_of(self.seed, self.number).scenes[self.side]
-        write_video(scene, out / self.name, self.size, comment=self.comment)
-
-    def exists(self, out: Path) -> bool:
-        """Return whether the folder holds the video; raise `BadInput` for another one."""
-        path = out / self.name
-        if not path.exists():
-            return False
-        try:
-            with av.open(str(path)) as video:
-                comment = video.metadata.get("comment", "")
-        except av.error.InvalidDataError:
-            return False
-        drawn_from = unmarked(comment)
-        if self.comment not in (drawn_from, comment):
-            other = f"videos of another seed, size or version ({self.name})"
-            raise BadInput(f"{out} holds {other}: name an empty folder for the pairs.")
-        return drawn_from is not None  # Earlier versions wrote no mark
 
 
 def write_pairs(
@@ -91,25 +50,40 @@ def write_pairs(
         raise BadInput(
             f"A video's side is an even number of pixels from {MIN_SIZE} to {MAX_SIZE}, not {size}."
         )
-    videos = [_Video(seed, number, side, size) for number in range(count) for side in Side]
+    pairs = [pair_of(seed, number) for number in range(count)]
+    run = f"drawn world {WORLD}: seed {seed}"
+    videos = {  # Names say nothing about the labels
+        f"pair_{number:04d}_{'ab'[side - 1]}.mp4": (
+            scene,
+            f"{run}, pair {number}, video {side.value}, {size} px",
+        )
+        for number, pair in enumerate(pairs)
+        for side, scene in pair.scenes.items()
+    }
+
+    def write(name: str) -> None:
+        scene, comment = videos[name]
+        write_video(scene, out / name, size, comment=comment)
+
     with os_errors(f"The pairs cannot be written to {out}"):
         _prepare_folder(out)
-        missing = [video for video in videos if not video.exists(out)]
+        missing = [name for name in videos if not _holds_video(out / name, videos[name][1])]
         done = len(videos) - len(missing)
         progress(done, len(videos))
         # Most of the time is spent in OpenCV, NumPy and x264, where threads run side by side
         with ThreadPoolExecutor(cpu_count()) as threads:
             # No name holds the iterator: an error in the loop drops it, which cancels the rest
-            for _ in threads.map(lambda video: video.write(out), missing):
-                done += 1
-                progress(done, len(videos))
-        path = out / PAIRS_CSV
+            for number, _ in enumerate(threads.map(write, missing), done + 1):
+                progress(number, len(videos))
+        path, names = out / PAIRS_CSV, list(videos)
         with atomic_path(path) as part, part.open("w", encoding="utf-8", newline="") as file:
-            rows, labels = csv.writer(file, lineterminator="\n"), ("TA", "VQ", "MQ", "OA")
-            rows.writerow(("video1", "video2", "prompt", *labels))
-            for first, second in zip(videos[::2], videos[1::2], strict=True):
-                pair, names = pair_of(seed, first.number), (first.name, second.name)
-                rows.writerow([*names, pair.prompt, *(pair.verdict.labels[x] for x in labels)])
+            rows = csv.writer(file, lineterminator="\n")
+            rows.writerow(("video1", "video2", "prompt", *ANSWER_ORDER))
+            for first, second, pair in zip(names[::2], names[1::2], pairs, strict=True):
+                labels = pair.verdict.labels
+                rows.writerow(
+                    (first, second, pair.prompt, *(labels[name] for name in ANSWER_ORDER))
+                )
     return path
 
 
@@ -125,8 +99,7 @@ def write_video(scene: Scene, path: Path, size: int = 448, *, comment: str = "")
             video.metadata["comment"] = "; ".join(filter(None, (comment, UNSEALED)))
             quality = {"crf": "18", "preset": "medium"}
             stream = video.add_stream("libx264", rate=FRAME_RATE, options=quality)
-            stream.width = stream.height = size
-            stream.pix_fmt = "yuv420p"
+            stream.width, stream.height, stream.pix_fmt = size, size, "yuv420p"
             # Untagged, players guess the matrix by the size of the picture.
             space, colours = Colorspace.ITU601, ColorRange.MPEG
             stream.codec_context.colorspace, stream.codec_context.color_range = space, colours
@@ -149,8 +122,7 @@ def write_video(scene: Scene, path: Path, size: int = 448, *, comment: str = "")
 
 def pair_of(seed: int, number: int) -> DrawnPair:
     """Return pair `number` of the run with `seed`."""
-    state = np.random.SeedSequence((seed, number)).generate_state(1, np.uint64)
-    return draw_pair(int(state[0]))
+    return draw_pair(numbered_seed(seed, number))
 
 
 def _prepare_folder(out: Path) -> None:
@@ -158,9 +130,25 @@ def _prepare_folder(out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     remove_parts(out)
     names = sorted(path.name for path in out.iterdir())
-    videos = [name for name in names if re.fullmatch(r"pair_\d{4,}_[ab]\.mp4", name)]
-    own = {*videos, PAIRS_CSV} if videos else set()  # A table alone is somebody else's
-    if foreign := [name for name in names if name not in own]:
+    videos = {name for name in names if re.fullmatch(r"pair_\d{4,}_[ab]\.mp4", name)}
+    own = videos and {*videos, PAIRS_CSV}  # A table alone is somebody else's
+    if foreign := next((name for name in names if name not in own), ""):
         raise BadInput(
-            f"{out} holds something else ({foreign[0]}): name an empty folder for the pairs."
+            f"{out} holds something else ({foreign}): name an empty folder for the pairs."
         )
+
+
+def _holds_video(path: Path, comment: str) -> bool:
+    """Return whether the video is whole; raise `BadInput` for another one."""
+    if not path.exists():
+        return False
+    try:
+        with av.open(str(path)) as video:
+            found = video.metadata.get("comment", "")
+    except av.error.InvalidDataError:
+        return False
+    drawn_from = unmarked(found)
+    if comment not in (drawn_from, found):
+        other = f"videos of another seed, size or version ({path.name})"
+        raise BadInput(f"{path.parent} holds {other}: name an empty folder for the pairs.")
+    return drawn_from is not None  # Earlier versions wrote no mark
