@@ -71,7 +71,7 @@ def flaws(pair: DrawnPair, scene: Scene) -> tuple[int, bool, bool]:
 @given(st.integers(0, 2**63))
 def test_labels_agree_with_what_the_frames_show(seed: int) -> None:
     pair = draw_pair(seed)
-    both = zip(flaws(pair, pair.first), flaws(pair, pair.second), strict=True)
+    both = zip(*(flaws(pair, scene) for scene in pair.scenes.values()), strict=True)
     lead = [np.sign(second - first) for first, second in both]
     overall = np.sign(1.5 * lead[0] + lead[1] + lead[2])
     expected = [{0: 0, 1: 1, -1: 2}[int(sign)] for sign in (*lead, overall)]
@@ -84,7 +84,7 @@ def test_every_label_both_kinds_of_tie_and_every_wrong_fact_are_drawn() -> None:
         counts_of = np.bincount([pair.verdict.labels[name] for pair in pairs], minlength=3)
         assert counts_of.min() > 0.2 * len(pairs)
     ties = [pair for pair in pairs if pair.verdict.VQ is Preference.TIE]
-    assert 0.1 < np.mean([pair.first.picture_fault is not None for pair in ties]) < 0.4
+    assert 0.1 < np.mean([pair.scenes[Side.FIRST].picture_fault is not None for pair in ties]) < 0.4
     facts = [(pair.wanted, scene.facts) for pair in pairs for scene in pair.scenes.values()]
     assert all(wanted.ground == shown.ground for wanted, shown in facts)
     assert {wanted.count_wrong(shown) for wanted, shown in facts} == {0, 1}

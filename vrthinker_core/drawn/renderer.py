@@ -112,8 +112,15 @@ class SceneRenderer:
             rows = np.nonzero(distance < nearest)[0]
             nearest[rows] = distance[rows]
             positions = self._camera.eye + distance[rows, None] * rays[rows]
-            others = [other for other in solids if other is not solid]
-            light = _shade_solid(solid, positions, rays[rows], normals[rows], others)
+            lit = np.clip(normals[rows] @ SUN_DIRECTION, 0, 1)
+            for other in solids:
+                if other is not solid:
+                    lit = np.where(_in_shadow(positions, other), np.float32(0.3), lit)
+            diffuse = 0.30 + 0.12 * np.abs(normals[rows, 1]) + 0.95 * lit
+            halfway = unit(SUN_DIRECTION - rays[rows])
+            specular = np.clip(dot(normals[rows], halfway), 0, 1) ** 38 * 0.5 * (lit > 0)
+            albedo = (np.array(solid.rgb, np.float32) / 255) ** 1.6
+            light = albedo * diffuse[:, None] + specular[:, None]
             colours[rows] = _to_display(light * self._brightness)
         return colours, np.isfinite(nearest)
 
@@ -156,23 +163,6 @@ def _in_shadow(positions: Floats, solid: Solid) -> NDArray[np.bool_]:
     # Rays begin a little off the surface, so that it does not shade itself
     origins = positions + SUN_DIRECTION * np.float32(0.01)
     return np.isfinite(solid.intersect(origins, np.broadcast_to(SUN_DIRECTION, positions.shape))[0])
-
-
-def _shade_solid(
-    solid: Solid, positions: Floats, rays: Floats, normals: Floats, others: list[Solid]
-) -> Floats:
-    """Return the light [n, 3] from points [n, 3] of a solid.
-
-    The camera looks along `rays`; `others` may shade the solid.
-    """
-    lit = np.clip(normals @ SUN_DIRECTION, 0, 1)
-    for other in others:
-        lit = np.where(_in_shadow(positions, other), np.float32(0.3), lit)
-    diffuse = 0.30 + 0.12 * np.abs(normals[:, 1]) + 0.95 * lit
-    halfway = unit(SUN_DIRECTION - rays)
-    specular = np.clip(dot(normals, halfway), 0, 1) ** 38 * 0.5 * (lit > 0)
-    albedo = (np.array(solid.rgb, np.float32) / 255) ** 1.6
-    return albedo * diffuse[:, None] + specular[:, None]
 
 
 def _ground_albedo(scene: Scene, camera: Camera, supersample: int) -> Floats:

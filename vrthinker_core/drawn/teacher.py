@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from vrthinker_core.drawn.notes import CLEAR, FACT_KINDS, HARDLY, JUMPS, MOVES, ODDLY
-from vrthinker_core.drawn.world import FRAMES, DrawnPair, Scene, verdict_from_flaws
+from vrthinker_core.drawn.world import FRAMES, DrawnPair, Scene
 from vrthinker_core.protocols.base import PromptProtocol
 from vrthinker_core.protocols.factory import make_protocol
 from vrthinker_core.types import FrameRef, ProtocolName, Settings, Side, Verdict
@@ -97,12 +97,7 @@ class Evidence:
     @property
     def verdict(self) -> Verdict:
         """The labels as far as these frames show them."""
-        return verdict_from_flaws(
-            *(
-                (self.pair.wanted.count_wrong(scene.facts), *map(bool, self.flaws(side)))
-                for side, scene in self.pair.scenes.items()
-            )
-        )
+        return self.pair.labels(map(self.flaws, Side))
 
 
 def _where(place: tuple[float, float] | None) -> str:
@@ -138,7 +133,11 @@ def _next_indices(evidence: Evidence) -> tuple[int, ...]:
     for side in evidence.unsettled:
         near: list[int] = []
         if len(looks) == 1:
-            near = _middles([ref.slot for ref in protocol.opening_refs if ref.side is side])
+            first = [ref.slot for ref in protocol.opening_refs if ref.side is side]
+            step = first[1] - first[0]
+            # The first frames may begin with the clip and leave a gap at its end
+            end = [first[-1] + step] if first[0] < step // 4 else []
+            near = [sum(each) // 2 for each in pairwise(first + end)]
         elif len(looks) == 2:
             odd = [frame.ref.slot for frame in evidence.odd_frames(side)]
             near = [slot + step for slot in odd for step in (-steps, steps)]
@@ -146,15 +145,6 @@ def _next_indices(evidence: Evidence) -> tuple[int, ...]:
     seen = {frame.ref for look in looks for frame in look}
     numbers = {int(protocol.frame_number(ref)) for ref in wanted if ref not in seen}
     return tuple(sorted(numbers)[: protocol.frames_per_call])
-
-
-def _middles(slots: Sequence[int]) -> list[int]:
-    """Return the slots midway between the first frames."""
-    middles = [(start + end) // 2 for start, end in pairwise(slots)]
-    step = slots[1] - slots[0]
-    if slots[0] < step // 4:  # The first frames begin with the clip and leave a gap at its end
-        middles.append(slots[-1] + step // 2)
-    return middles
 
 
 def write_lesson(pair: DrawnPair, protocol: ProtocolName) -> tuple[str, ...]:
@@ -236,8 +226,7 @@ def _think(evidence: Evidence, *, more: bool) -> str:
     numbers = dict.fromkeys(protocol.frame_number(ref) for ref in protocol.opening_refs)
     opening = ", ".join(f"#{number}" for number in numbers)
     better = {name: BETTER[label] for name, label in evidence.verdict.labels.items()}
-    counts = [pair.wanted.count_wrong(scene.facts) for scene in pair.scenes.values()]
-    wrong = [f"has {('no', 'one')[count]} fact wrong" for count in counts]
+    wrong = [f"has {('no', 'one')[count]} fact wrong" for count in pair.wrong]
     pictures, motions = zip(*map(evidence.flaws, Side), strict=True)
     each = ": video 1 {}, video 2 {}".format
     topics = zip(SUB_SCORES, ("prompt", "picture", "motion"), strict=True)

@@ -6,7 +6,7 @@ A bare `rng.random()` skips a number that earlier versions used, so that seeds k
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from operator import itemgetter
@@ -149,43 +149,34 @@ class Scene:
 
 @dataclass(frozen=True, slots=True)
 class DrawnPair:
-    """A prompt and two scenes."""
+    """A prompt and the scenes of both videos."""
 
     seed: int
     prompt: str
     wanted: SceneFacts
-    first: Scene
-    second: Scene
+    scenes: Mapping[Side, Scene]
 
     @property
-    def scenes(self) -> dict[Side, Scene]:
-        """Both scenes by side."""
-        return {Side.FIRST: self.first, Side.SECOND: self.second}
+    def wrong(self) -> list[int]:
+        """The number of wrong facts in each video."""
+        return [self.wanted.count_wrong(scene.facts) for scene in self.scenes.values()]
 
     @property
     def verdict(self) -> Verdict:
         """The true labels: the side with fewer wrong facts or faults wins."""
-        return verdict_from_flaws(
-            *(
-                (
-                    self.wanted.count_wrong(each.facts),
-                    bool(each.picture_fault),
-                    bool(each.motion_fault),
-                )
-                for each in (self.first, self.second)
-            )
-        )
+        scenes = self.scenes.values()
+        return self.labels([(scene.picture_fault, scene.motion_fault) for scene in scenes])
 
+    def labels(self, flaws: Iterable[tuple[object, object]]) -> Verdict:
+        """Return the labels for flaws of (picture, motion) of each video, falsy for none.
 
-def verdict_from_flaws(*sides: Sequence[int]) -> Verdict:
-    """Return the labels for two sides: (wrong facts, picture flawed, motion flawed).
-
-    Overall, text alignment counts half as much again.
-    """
-    ta, vq, mq = (second - first for first, second in zip(*sides, strict=True))
-    leads = {"TA": ta, "VQ": vq, "MQ": mq, "OA": 1.5 * np.sign(ta) + vq + mq}
-    # A tie is 0, the first side 1, the second side 2
-    return Verdict(**{name: Preference(int(np.sign(lead)) % 3) for name, lead in leads.items()})
+        Overall, text alignment counts half as much again.
+        """
+        pictures, motions = (tuple(map(bool, both)) for both in zip(*flaws, strict=True))
+        ta, vq, mq = (two - one for one, two in (self.wrong, pictures, motions))
+        leads = {"TA": ta, "VQ": vq, "MQ": mq, "OA": 1.5 * np.sign(ta) + vq + mq}
+        # A tie is 0, the first video 1, the second one 2
+        return Verdict(**{name: Preference(int(np.sign(lead)) % 3) for name, lead in leads.items()})
 
 
 def numbered_seed(seed: int, number: int) -> int:
@@ -205,17 +196,17 @@ def draw_pair(seed: int) -> DrawnPair:
     if not all(wrong):
         rng.random()
     shown = [_with_wrong_fact(rng, wanted) if flawed else wanted for flawed in wrong]
-    flaws = zip(shown, _draw_flawed_sides(rng), _draw_flawed_sides(rng), strict=True)
-    first, second = (
-        draw_scene(
+    flaws = zip(Side, shown, _draw_flawed_sides(rng), _draw_flawed_sides(rng), strict=True)
+    scenes = {
+        side: draw_scene(
             rng,
             facts,
             _draw_picture_fault(rng) if picture else None,
             _draw_motion_fault(rng) if motion else None,
         )
-        for facts, picture, motion in flaws
-    )
-    return DrawnPair(seed, write_prompt(rng, wanted), wanted, first, second)
+        for side, facts, picture, motion in flaws
+    }
+    return DrawnPair(seed, write_prompt(rng, wanted), wanted, scenes)
 
 
 def draw_facts(rng: np.random.Generator) -> SceneFacts:
