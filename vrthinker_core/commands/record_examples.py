@@ -104,5 +104,5 @@ def _write_clips(example: ExampleRecipe, folder: Path) -> tuple[VideoPair, objec
         return VideoPair(example.prompt, *clips), None
     drawn = draw_pair(example.seed)
     for scene, path in zip(drawn.scenes.values(), clips, strict=True):
-        write_video(scene, path, SIZE)
+        write_video(scene, path, size=SIZE)
     return VideoPair(drawn.prompt, *clips), drawn.verdict.labels

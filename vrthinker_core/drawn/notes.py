@@ -40,7 +40,8 @@ DIRECTIONS = {
     "closer": (0, 1, "towards the camera"),
 }
 """Directions on the ground: (rightwards, towards the camera, in more words)."""
-FACT_KINDS = ("colour", "shape", "direction")  # A video can be wrong in
+# A video can be wrong in
+FACT_KINDS = {"colour": tuple(COLOURS), "shape": SHAPES, "direction": tuple(DIRECTIONS)}
 
 CLEAR = "clear"  # A picture without damage
 PICTURES = (CLEAR, "blurry", "noisy", "blocky", "dark", "bright", "banded")
@@ -94,18 +95,9 @@ class SceneFacts:
         return f"{'an' if self.colour[0] in 'aeiou' else 'a'} {self.colour} {self.shape}"
 
     @property
-    def moving(self) -> str:
-        """The solid and its motion: "an orange ball moving left"."""
-        return f"{self.solid} moving {self.direction}"
-
-    @property
     def scene(self) -> str:
         """All facts in words: "an orange ball moving left on sand"."""
-        return f"{self.moving} on {self.ground}"
-
-    def count_wrong(self, shown: SceneFacts) -> int:
-        """Return how many facts of `shown` are not as wanted here."""
-        return sum(getattr(self, kind) != getattr(shown, kind) for kind in FACT_KINDS)
+        return f"{self.solid} moving {self.direction} on {self.ground}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrthinker_core.drawn.notes import CLEAR, GROUNDS
-from vrthinker_core.drawn.solids import MISS, Box, Camera, Floats, Pixels, Solid, dot, unit
+from vrthinker_core.drawn.solids import MISS, Box, Camera, Floats, Pixels, Solid, dot, grid, unit
 from vrthinker_core.drawn.world import Fault, Scene
 
 # Unit vector towards the sun, [3]
@@ -35,13 +35,36 @@ class SceneRenderer:
         self._scene, self._size, self._supersample = scene, size, supersample
         self._brightness = np.float32(background.brightness)
         self._camera = Camera(background.yaw, background.pitch, size)
-        points = self._camera.pixel_centers()
+        points = grid(size)
+        # From a pixel's middle to its samples
+        self._offsets = (grid(supersample) - np.float32(0.5)) / size
         self._points = points.reshape(size, size, 2)
         _, positions = self._camera.intersect_ground(points)
         self._ground_positions = positions.reshape(size, size, 3)
-        self._ground_rgb = _ground_albedo(scene, self._camera, supersample)
+        self._ground_rgb = self._ground_albedo(points)
         full = (AMBIENT + DIRECT) * self._brightness
         self._empty_ground = _to_display(self._ground_rgb * full)
+
+    def _ground_albedo(self, points: Floats) -> Floats:
+        """Return the unlit ground with haze, [size, size, 3] in 0..1."""
+        size, ground = self._size, self._scene.facts.ground
+        background = self._scene.background
+        sigma = max(0.3, 130 / (size * self._supersample))
+        image = _texture(ground, background.variant, sigma)
+        # Whole tiles fit into a texture, so it repeats; others would show a seam, and are mirrored
+        border = cv2.BORDER_WRAP if ground == "tiles" else cv2.BORDER_REFLECT
+        c, s = math.cos(background.rotation), math.sin(background.rotation)
+        to_texture = np.array([[c, -s], [s, c]], np.float32) / np.float32(EXTENT)
+        shift = np.array(background.shift, np.float32)
+        total = np.zeros((size, size, 3), np.float32)
+        for step in self._offsets:
+            distance, positions = self._camera.intersect_ground(points + step)
+            texels = (positions[:, ::2] @ to_texture + shift) * (SIDE - 1)
+            x, y = texels.reshape(size, size, 2).transpose(2, 0, 1)
+            haze = np.clip((distance - 9) / 22, 0, 1).reshape(size, size, 1)
+            sampled = cv2.remap(image, x, y, cv2.INTER_LINEAR, borderMode=border)
+            total += sampled * ((1 - haze) / 255) + np.float32(0.75) * haze
+        return total / np.float32(len(self._offsets))
 
     def frame(self, index: int) -> Pixels:
         """Return frame `index` (0..127) of the clip: RGB [size, size, 3]."""
@@ -91,8 +114,7 @@ class SceneRenderer:
             gradient = cv2.morphologyEx(colours.reshape(ground.shape), cv2.MORPH_GRADIENT, cross)
             near = cv2.dilate(hits.reshape(ground.shape[:2]).astype(np.uint8), cross) > 0
             edge = np.nonzero((near & (gradient.max(-1) > 24)).ravel())[0]
-            offsets = self._camera.subpixel_offsets(self._supersample)
-            subpixels = (points[edge, None] + offsets).reshape(-1, 2)
+            subpixels = (points[edge, None] + self._offsets).reshape(-1, 2)
             below = np.repeat(under[edge], samples, axis=0)
             sampled, _ = self._cast_rays(subpixels, below, solids)
             colours[edge] = sampled.reshape(len(edge), samples, 3).mean(1)
@@ -165,37 +187,10 @@ def _in_shadow(positions: Floats, solid: Solid) -> NDArray[np.bool_]:
     return np.isfinite(solid.intersect(origins, np.broadcast_to(SUN_DIRECTION, positions.shape))[0])
 
 
-def _ground_albedo(scene: Scene, camera: Camera, supersample: int) -> Floats:
-    """Return the unlit ground with haze, [size, size, 3] in 0..1."""
-    size, ground, background = camera.size, scene.facts.ground, scene.background
-    image = _texture(ground, background.variant, max(0.3, 130 / (size * supersample)))
-    # Whole tiles fit into a texture, so it repeats; the others would show a seam, and are mirrored.
-    border = cv2.BORDER_WRAP if ground == "tiles" else cv2.BORDER_REFLECT
-    c, s = math.cos(background.rotation), math.sin(background.rotation)
-    to_texture = np.array([[c, -s], [s, c]], np.float32) / np.float32(EXTENT)
-    shift = np.array(background.shift, np.float32)
-    points, total = camera.pixel_centers(), np.zeros((size, size, 3), np.float32)
-    for step in camera.subpixel_offsets(supersample):
-        distance, positions = camera.intersect_ground(points + step)
-        texels = (positions[:, ::2] @ to_texture + shift) * (SIDE - 1)
-        x, y = texels.reshape(size, size, 2).transpose(2, 0, 1)
-        haze = np.clip((distance - 9) / 22, 0, 1).reshape(size, size, 1)
-        sampled = cv2.remap(image, x, y, cv2.INTER_LINEAR, borderMode=border)
-        total += sampled * ((1 - haze) / 255) + np.float32(0.75) * haze
-    return total / np.float32(supersample**2)
-
-
 @lru_cache(maxsize=64)  # 1.8 MB each
 def _texture(ground: str, variant: int, sigma: float) -> Pixels:
     """Return a ground's texture, blurred by `sigma`: RGB [SIDE, SIDE, 3]."""
     rng = np.random.default_rng([GROUNDS.index(ground), variant])
-    colour = _pattern(rng, ground) * rng.uniform(0.9, 1.1, 3)
-    levels = (np.clip(colour, 0.02, 1) * 255).astype(np.uint8)
-    return np.asarray(cv2.GaussianBlur(levels, (0, 0), sigma), np.uint8)
-
-
-def _pattern(rng: np.random.Generator, ground: str) -> NDArray[Any]:
-    """Return random colours of a ground, RGB [SIDE, SIDE, 3], about 0..1."""
     coarse, fine = _value_noise(rng, 6), _value_noise(rng, 7, 0.75, 16)
     colour: NDArray[Any]
     match ground:
@@ -228,7 +223,8 @@ def _pattern(rng: np.random.Generator, ground: str) -> NDArray[Any]:
             vein = (1 - np.abs(np.sin((line * 5 + line[:, None] * 3 + coarse * 5) * 3.1))) ** 6
             stone = np.array([0.78, 0.78, 0.8]) * (0.85 + 0.2 * fine)[..., None]
             colour = stone - vein[..., None] * np.array([0.42, 0.4, 0.36])
-    return colour
+    levels = (np.clip(colour * rng.uniform(0.9, 1.1, 3), 0.02, 1) * 255).astype(np.uint8)
+    return np.asarray(cv2.GaussianBlur(levels, (0, 0), sigma), np.uint8)
 
 
 def _value_noise(

@@ -38,8 +38,9 @@ def unit(vectors: Floats) -> Floats:
     return vectors / (np.sqrt(dot(vectors, vectors))[:, None] + np.float32(1e-9))
 
 
-def grid(line: Floats) -> Floats:
-    """Return points (column, row) of a square grid, [n ** 2, 2]."""
+def grid(count: int) -> Floats:
+    """Return the middles of `count` x `count` cells of a unit square, [count ** 2, 2]."""
+    line = (np.arange(count, dtype=np.float32) + np.float32(0.5)) / count
     return np.stack(np.meshgrid(line, line), -1).reshape(-1, 2)
 
 
@@ -63,16 +64,6 @@ class Camera:
         right = unit(np.cross(forward, UP[None]))
         # Right, up and forward: rows of length 1, [3, 3]
         self.axes: Floats = np.concatenate([right, np.cross(right, forward), forward])
-
-    def pixel_centers(self) -> Floats:
-        """Return image points of all pixel middles, [size ** 2, 2]."""
-        return grid((np.arange(self.size, dtype=np.float32) + np.float32(0.5)) / self.size)
-
-    def subpixel_offsets(self, supersample: int) -> Floats:
-        """Return evenly spread offsets [supersample ** 2, 2] from a pixel's middle."""
-        half = np.float32(0.5)
-        steps = (np.arange(supersample, dtype=np.float32) + half) / supersample - half
-        return grid(steps / self.size)
 
     def rays(self, points: Floats) -> Floats:
         """Return directions [n, 3] of length 1 through image points [n, 2]."""

@@ -57,15 +57,10 @@ class Evidence:
             before = [frame for frame in noted if frame.index < index][-1:]
             beside = (*before, *[frame for frame in noted if frame.index > index][:1])
             steps = [_step_word(scene, *sorted((index, frame.index))) for frame in beside]
-            seen = SeenFrame(
-                ref,
-                self.protocol.frame_number(ref),
-                index,
-                _where(scene.place(index)),
-                scene.picture_state(index),
-                min(steps, key=lambda word: (word not in FLAWS, word != ODDLY), default=""),
-                beside if self.looks else (),
-            )
+            motion = min(steps, key=lambda word: (word not in FLAWS, word != ODDLY), default="")
+            number, where = self.protocol.frame_number(ref), _where(scene.place(index))
+            state, told = scene.picture_state(index), beside if self.looks else ()
+            seen = SeenFrame(ref, number, index, where, state, motion, told)
             grown = replace(grown, looks=(*self.looks, (*grown.looks[-1], seen)))
         return grown
 
@@ -206,7 +201,8 @@ def _snapshot(evidence: Evidence) -> str:
     lines = [f"The prompt asks for {evidence.pair.wanted.scene}.\n"]
     for (side, scene), state in zip(evidence.pair.scenes.items(), states, strict=True):
         noted = "".join(_entry(frame) for frame in look if frame.ref.side is side)
-        lines.append(f"Video {int(side)} shows {scene.facts.moving}: {noted}so far {state}.\n")
+        shown = f"{scene.facts.solid} moving {scene.facts.direction}"
+        lines.append(f"Video {int(side)} shows {shown}: {noted}so far {state}.\n")
     return "".join(lines)
 
 

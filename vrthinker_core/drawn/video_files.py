@@ -8,6 +8,7 @@ import csv
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import av
@@ -51,43 +52,38 @@ def write_pairs(
             f"A video's side is an even number of pixels from {MIN_SIZE} to {MAX_SIZE}, not {size}."
         )
     pairs = [pair_of(seed, number) for number in range(count)]
-    run = f"drawn world {WORLD}: seed {seed}"
-    videos = {  # Names say nothing about the labels
-        f"pair_{number:04d}_{'ab'[side - 1]}.mp4": (
+    videos = [
+        (
             scene,
-            f"{run}, pair {number}, video {side.value}, {size} px",
+            out / f"pair_{number:04d}_{'ab'[side - 1]}.mp4",  # Says nothing about the labels
+            f"drawn world {WORLD}: seed {seed}, pair {number}, video {side.value}, {size} px",
         )
         for number, pair in enumerate(pairs)
         for side, scene in pair.scenes.items()
-    }
-
-    def write(name: str) -> None:
-        scene, comment = videos[name]
-        write_video(scene, out / name, size, comment=comment)
-
+    ]
     with os_errors(f"The pairs cannot be written to {out}"):
         _prepare_folder(out)
-        missing = [name for name in videos if not _holds_video(out / name, videos[name][1])]
+        missing = [video for video in videos if not _holds_video(*video[1:])]
         done = len(videos) - len(missing)
         progress(done, len(videos))
         # Most of the time is spent in OpenCV, NumPy and x264, where threads run side by side
         with ThreadPoolExecutor(cpu_count()) as threads:
             # No name holds the iterator: an error in the loop drops it, which cancels the rest
-            for number, _ in enumerate(threads.map(write, missing), done + 1):
+            write, parts = partial(write_video, size=size), zip(*missing, strict=True)
+            for number, _ in enumerate(threads.map(write, *parts), done + 1):
                 progress(number, len(videos))
-        path, names = out / PAIRS_CSV, list(videos)
+        path = out / PAIRS_CSV
         with atomic_path(path) as part, part.open("w", encoding="utf-8", newline="") as file:
             rows = csv.writer(file, lineterminator="\n")
             rows.writerow(("video1", "video2", "prompt", *ANSWER_ORDER))
+            names = [video.name for _, video, _ in videos]
             for first, second, pair in zip(names[::2], names[1::2], pairs, strict=True):
-                labels = pair.verdict.labels
-                rows.writerow(
-                    (first, second, pair.prompt, *(labels[name] for name in ANSWER_ORDER))
-                )
+                labels = map(pair.verdict.labels.get, ANSWER_ORDER)
+                rows.writerow((first, second, pair.prompt, *labels))
     return path
 
 
-def write_video(scene: Scene, path: Path, size: int = 448, *, comment: str = "") -> None:
+def write_video(scene: Scene, path: Path, comment: str = "", size: int = 448) -> None:
     """Write a scene as H.264, 128 frames at 24 a second.
 
     Replaces a file of that name at the end. Raises `OSError`.

@@ -23,7 +23,7 @@ from vrthinker_core.drawn.notes import (
     SHAPES,
     SceneFacts,
 )
-from vrthinker_core.drawn.solids import FORMS, Camera, Floats, Solid, grid
+from vrthinker_core.drawn.solids import FORMS, Camera, Floats, Solid
 from vrthinker_core.types import Preference, Side, Verdict
 
 FRAMES = 128  # Frames of a clip, as many as a `paired` judge can ask for
@@ -44,8 +44,8 @@ PROMPTS = (
 )
 # World units that the ground's coordinates 0..1 cover, sideways and towards the camera
 WIDTH, DEPTH = 5.2, 6.4
-_GRID = grid(np.linspace(-0.9, 0.9, 7))
-_DISC = _GRID[(_GRID**2).sum(-1) <= 1]  # Points spread evenly over a disc of radius 1
+_LINE = np.linspace(-0.9, 0.9, 7)  # Points spread evenly over a disc of radius 1
+_DISC = np.array([(x, y) for x in _LINE for y in _LINE if x * x + y * y <= 1])
 _camera = lru_cache(maxsize=64)(partial(Camera, size=1))  # Computes the axes of each once
 
 
@@ -159,7 +159,10 @@ class DrawnPair:
     @property
     def wrong(self) -> list[int]:
         """The number of wrong facts in each video."""
-        return [self.wanted.count_wrong(scene.facts) for scene in self.scenes.values()]
+        return [
+            sum(getattr(self.wanted, kind) != getattr(scene.facts, kind) for kind in FACT_KINDS)
+            for scene in self.scenes.values()
+        ]
 
     @property
     def verdict(self) -> Verdict:
@@ -229,9 +232,8 @@ def write_prompt(rng: np.random.Generator, wanted: SceneFacts) -> str:
 
 def _with_wrong_fact(rng: np.random.Generator, wanted: SceneFacts) -> SceneFacts:
     """Return the facts with another colour, shape or direction."""
-    kind = str(rng.choice(FACT_KINDS))
-    words: Iterable[str] = {"colour": COLOURS, "shape": SHAPES, "direction": DIRECTIONS}[kind]
-    others = [word for word in words if word != getattr(wanted, kind)]
+    kind = str(rng.choice(list(FACT_KINDS)))
+    others = [word for word in FACT_KINDS[kind] if word != getattr(wanted, kind)]
     return replace(wanted, **{kind: str(rng.choice(others))})
 
 
