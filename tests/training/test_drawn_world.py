@@ -25,7 +25,7 @@ from vrthinker_core.drawn.notes import CLEAR, FACT_KINDS, SceneFacts
 from vrthinker_core.drawn.renderer import SceneRenderer
 from vrthinker_core.drawn.solids import Pixels
 from vrthinker_core.drawn.teacher import FORCED_EVERY, play_teacher, write_lesson
-from vrthinker_core.drawn.video_files import pair_of, write_pairs
+from vrthinker_core.drawn.video_files import write_pairs
 from vrthinker_core.drawn.world import (
     FRAMES,
     MOTION_FAULTS,
@@ -36,6 +36,7 @@ from vrthinker_core.drawn.world import (
     Scene,
     draw_pair,
     draw_scene,
+    pair_of,
 )
 from vrthinker_core.errors import BadInput
 from vrthinker_core.protocols import make_protocol

@@ -6,7 +6,7 @@ solids it is the mean of `supersample` x `supersample` samples.
 """
 
 import math
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import cv2
@@ -73,7 +73,20 @@ class SceneRenderer:
         picture = ground.copy()
         for solid in solids:
             box = self._camera.box(solid.corners, margin=2)
-            picture[box] = self._with_solids(ground[box], box, solids)
+            shape, samples = ground[box].shape, len(self._offsets)
+            points, under = self._points[box].reshape(-1, 2), ground[box].reshape(-1, 3)
+            colours, hits = self._cast_rays(points, under, solids)
+            if samples > 1:
+                # Pixels on or beside a solid whose neighbours differ by 24 display levels
+                cross = cv2.getStructuringElement(cv2.MORPH_CROSS, (3, 3))
+                gradient = cv2.morphologyEx(colours.reshape(shape), cv2.MORPH_GRADIENT, cross)
+                near = cv2.dilate(hits.reshape(shape[:2]).astype(np.uint8), cross) > 0
+                edge = np.nonzero((near & (gradient.max(-1) > 24)).ravel())[0]
+                subpixels = (points[edge, None] + self._offsets).reshape(-1, 2)
+                below = np.repeat(under[edge], samples, axis=0)
+                sampled, _ = self._cast_rays(subpixels, below, solids)
+                colours[edge] = sampled.reshape(len(edge), samples, 3).mean(1)
+            picture[box] = colours.reshape(shape)
         state = self._scene.picture_state(index)
         return _damage(picture, state, fault, index) if fault and state != CLEAR else picture
 
@@ -103,22 +116,6 @@ class SceneRenderer:
             light = (AMBIENT + DIRECT * blurred[box]) * contact[box]
             ground[box] = _to_display(self._ground_rgb[box] * (light * self._brightness)[..., None])
         return ground
-
-    def _with_solids(self, ground: Pixels, box: Box, solids: tuple[Solid, ...]) -> Pixels:
-        """Draw the solids over the `ground` [h, w, 3] of a box."""
-        points, under = self._points[box].reshape(-1, 2), ground.reshape(-1, 3)
-        colours, hits = self._cast_rays(points, under, solids)
-        if (samples := self._supersample**2) > 1:
-            # Pixels on or beside a solid whose neighbours differ by 24 display levels
-            cross = cv2.getStructuringElement(cv2.MORPH_CROSS, (3, 3))
-            gradient = cv2.morphologyEx(colours.reshape(ground.shape), cv2.MORPH_GRADIENT, cross)
-            near = cv2.dilate(hits.reshape(ground.shape[:2]).astype(np.uint8), cross) > 0
-            edge = np.nonzero((near & (gradient.max(-1) > 24)).ravel())[0]
-            subpixels = (points[edge, None] + self._offsets).reshape(-1, 2)
-            below = np.repeat(under[edge], samples, axis=0)
-            sampled, _ = self._cast_rays(subpixels, below, solids)
-            colours[edge] = sampled.reshape(len(edge), samples, 3).mean(1)
-        return colours.reshape(ground.shape)
 
     def _cast_rays(
         self, points: Floats, under: Pixels, solids: tuple[Solid, ...]
@@ -192,35 +189,36 @@ def _texture(ground: str, variant: int, sigma: float) -> Pixels:
     """Return a ground's texture, blurred by `sigma`: RGB [SIDE, SIDE, 3]."""
     rng = np.random.default_rng([GROUNDS.index(ground), variant])
     coarse, fine = _value_noise(rng, 6), _value_noise(rng, 7, 0.75, 16)
+    line = partial(np.linspace, 0, num=SIDE, dtype=np.float32)  # From 0 to a number
     colour: NDArray[Any]
     match ground:
         case "wood":  # Nine planks, each with its own tint and shifted grain
-            row = _line(9)[:, None]
+            row = line(9)[:, None]
             along = cv2.resize(_value_noise(rng, 6, 0.6)[:, : SIDE // 10], (SIDE, SIDE))
             plank = rng.random(10).astype(np.float32)[row.astype(int)]
             rings = 0.5 + 0.5 * np.sin(row * (60 / 9) + along * 9 + plank * 40)
             grain = 0.55 * along + 0.25 * rings + 0.2 * fine
             light = (0.55 + 0.75 * grain) * (0.8 + 0.35 * plank)
             colour = np.array([0.42, 0.25, 0.13]) * light[..., None]
-            colour[np.abs(_line(9) % 1 - 0.5) > 0.485] *= 0.35
+            colour[np.abs(line(9) % 1 - 0.5) > 0.485] *= 0.35
         case "tiles":  # A chequerboard of twelve by twelve with grey joints
-            line, base = _line(12), rng.uniform(0.35, 0.6, 3)
-            odd = (line.astype(int) + line.astype(int)[:, None]) % 2 == 1
+            x, base = line(12), rng.uniform(0.35, 0.6, 3)
+            odd = (x.astype(int) + x.astype(int)[:, None]) % 2 == 1
             colour = base * (np.where(odd, 1.35, 0.7) * (0.85 + 0.3 * fine))[..., None]
-            joint = np.abs(line % 1 - 0.5) > 0.475
+            joint = np.abs(x % 1 - 0.5) > 0.475
             colour[joint] = colour[:, joint] = 0.25
         case "grass":  # Short upright streaks, lighter and darker in patches
             dots = cv2.GaussianBlur(rng.random((SIDE, SIDE), np.float32), (0, 0), 0.8, sigmaY=2.2)
-            blades = _normalized(np.asarray(dots, np.float32))
+            blades = (dots - dots.min()) / np.ptp(dots)
             red, green = 0.12 + 0.25 * blades + 0.1 * coarse, 0.28 + 0.34 * blades + 0.12 * coarse
             colour = np.stack([red, green, 0.06 + 0.12 * blades], -1)
         case "sand":  # Ripples bent by the coarse noise
-            ripples = 0.5 + 0.5 * np.sin(_line(110)[:, None] + coarse * 16)
+            ripples = 0.5 + 0.5 * np.sin(line(110)[:, None] + coarse * 16)
             light = 0.72 + 0.22 * ripples + 0.2 * fine
             colour = np.array([0.72, 0.58, 0.38]) * light[..., None]
         case _:  # Marble: pale stone with thin dark veins
-            line = _line(1)
-            vein = (1 - np.abs(np.sin((line * 5 + line[:, None] * 3 + coarse * 5) * 3.1))) ** 6
+            x = line(1)
+            vein = (1 - np.abs(np.sin((x * 5 + x[:, None] * 3 + coarse * 5) * 3.1))) ** 6
             stone = np.array([0.78, 0.78, 0.8]) * (0.85 + 0.2 * fine)[..., None]
             colour = stone - vein[..., None] * np.array([0.42, 0.4, 0.36])
     levels = (np.clip(colour * rng.uniform(0.9, 1.1, 3), 0.02, 1) * 255).astype(np.uint8)
@@ -241,13 +239,4 @@ def _value_noise(
         values = rng.random((cells, cells), np.float32)
         noise = cv2.resize(values, (SIDE, SIDE), interpolation=cv2.INTER_CUBIC)
         total += np.float32(persistence**octave) * noise
-    return _normalized(total)
-
-
-def _normalized(values: Floats) -> Floats:
-    return np.asarray((values - values.min()) / np.ptp(values))
-
-
-def _line(times: int) -> Floats:
-    """Return SIDE values from 0 to `times`."""
-    return np.linspace(0, times, SIDE, dtype=np.float32)
+    return np.asarray((total - total.min()) / np.ptp(total))

@@ -16,7 +16,7 @@ import av.error
 from av.video.reformatter import ColorRange, Colorspace
 
 from vrthinker_core.drawn.renderer import SceneRenderer
-from vrthinker_core.drawn.world import FRAMES, DrawnPair, Scene, draw_pair, numbered_seed
+from vrthinker_core.drawn.world import FRAMES, Scene, pair_of
 from vrthinker_core.errors import BadInput, os_errors
 from vrthinker_core.storage import atomic_path, remove_parts
 from vrthinker_core.system import cpu_count
@@ -24,8 +24,6 @@ from vrthinker_core.types.messages import ANSWER_ORDER
 from vrthinker_core.video.timeline import MARK, UNSEALED, PacketDigest, unmarked
 
 FRAME_RATE = 24  # Frames a second
-MIN_SIZE, MAX_SIZE = 112, 1080  # Pixels per side of a video; only even numbers
-PAIRS_CSV = "pairs.csv"
 WORLD = "506819e5"  # What comments call this world; earlier versions drew others, too
 
 
@@ -47,10 +45,8 @@ def write_pairs(
         raise BadInput(f"There must be at least one pair to write, not {count}.")
     if seed < 0:
         raise BadInput(f"A seed is 0 or larger, not {seed}.")
-    if size % 2 or not MIN_SIZE <= size <= MAX_SIZE:
-        raise BadInput(
-            f"A video's side is an even number of pixels from {MIN_SIZE} to {MAX_SIZE}, not {size}."
-        )
+    if size not in range(112, 1081, 2):
+        raise BadInput(f"A video's side is an even number of pixels from 112 to 1080, not {size}.")
     pairs = [pair_of(seed, number) for number in range(count)]
     videos = [
         (
@@ -72,7 +68,7 @@ def write_pairs(
             write, parts = partial(write_video, size=size), zip(*missing, strict=True)
             for number, _ in enumerate(threads.map(write, *parts), done + 1):
                 progress(number, len(videos))
-        path = out / PAIRS_CSV
+        path = out / "pairs.csv"
         with atomic_path(path) as part, part.open("w", encoding="utf-8", newline="") as file:
             rows = csv.writer(file, lineterminator="\n")
             rows.writerow(("video1", "video2", "prompt", *ANSWER_ORDER))
@@ -116,19 +112,14 @@ def write_video(scene: Scene, path: Path, comment: str = "", size: int = 448) ->
         part.write_bytes(part.read_bytes().replace(UNSEALED.encode(), seal))
 
 
-def pair_of(seed: int, number: int) -> DrawnPair:
-    """Return pair `number` of the run with `seed`."""
-    return draw_pair(numbered_seed(seed, number))
-
-
 def _prepare_folder(out: Path) -> None:
     """Make the folder; raise `BadInput` if it holds anything but drawn pairs."""
     out.mkdir(parents=True, exist_ok=True)
     remove_parts(out)
     names = sorted(path.name for path in out.iterdir())
-    videos = {name for name in names if re.fullmatch(r"pair_\d{4,}_[ab]\.mp4", name)}
-    own = videos and {*videos, PAIRS_CSV}  # A table alone is somebody else's
-    if foreign := next((name for name in names if name not in own), ""):
+    # A table alone is somebody else's
+    own = r"pair_\d{4,}_[ab]\.mp4" + (r"|pairs\.csv" if len(names) > 1 else "")
+    if foreign := next((name for name in names if not re.fullmatch(own, name)), ""):
         raise BadInput(
             f"{out} holds something else ({foreign}): name an empty folder for the pairs."
         )

@@ -182,9 +182,10 @@ class DrawnPair:
         return Verdict(**{name: Preference(int(np.sign(lead)) % 3) for name, lead in leads.items()})
 
 
-def numbered_seed(seed: int, number: int) -> int:
-    """Return the seed of pair `number` of a run with `seed`."""
-    return int(np.random.SeedSequence((seed, number)).generate_state(1, np.uint64)[0])
+def pair_of(seed: int, number: int, below: int = 1 << 64) -> DrawnPair:
+    """Return pair `number` of a run with `seed`; its own seed lies below `below`."""
+    state = np.random.SeedSequence((seed, number)).generate_state(1, np.uint64)
+    return draw_pair(int(state[0]) % below)
 
 
 def draw_pair(seed: int) -> DrawnPair:
@@ -239,11 +240,9 @@ def _with_wrong_fact(rng: np.random.Generator, wanted: SceneFacts) -> SceneFacts
 
 def _draw_flawed_sides(rng: np.random.Generator) -> tuple[bool, bool]:
     """Return which sides are flawed in one dimension."""
-    better = Preference(int(rng.integers(3)))
-    if better is Preference.TIE:
-        both = bool(rng.random() < 0.25)
-        return both, both
-    return better is Preference.SECOND, better is Preference.FIRST
+    better = int(rng.integers(3))
+    both = better == 0 and bool(rng.random() < 0.25)
+    return both or better == 2, both or better == 1
 
 
 def _draw_picture_fault(rng: np.random.Generator) -> Fault:

@@ -19,7 +19,7 @@ import numpy as np
 
 from vrthinker_core.drawn.renderer import SceneRenderer
 from vrthinker_core.drawn.video_files import FRAME_RATE
-from vrthinker_core.drawn.world import FRAMES, TRAINING_SEEDS, DrawnPair, draw_pair
+from vrthinker_core.drawn.world import FRAMES, TRAINING_SEEDS, DrawnPair, pair_of
 from vrthinker_core.errors import BadInput, VideoError
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import pairs_digest
@@ -215,8 +215,7 @@ class PairSet(AbstractContextManager["PairSet"]):
             grids = [(protocol, plan.grid) for protocol, plan in plans.items()]
 
         def pair(number: int) -> LabelledPair:
-            state = int(np.random.SeedSequence((seed, number)).generate_state(1, np.uint64)[0])
-            drawn = draw_pair(state % TRAINING_SEEDS)
+            drawn = pair_of(seed, number, below=TRAINING_SEEDS)
             protocol, grid = grids[number % len(grids)]
             source = DrawnFrames(drawn, grid=grid)
             return LabelledPair(drawn.prompt, drawn.verdict, source, number, protocol)
