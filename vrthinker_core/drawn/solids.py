@@ -52,10 +52,7 @@ class Camera:
     """
 
     def __init__(self, yaw: float, pitch: float, size: int) -> None:
-        """Turn it round the target by two angles in degrees.
-
-        A pitch above 20 keeps the horizon out of the picture.
-        """
+        """Turn it by degrees; a pitch above 20 keeps the horizon out."""
         self.size, yaw, pitch = size, np.radians(yaw), np.radians(pitch)
         level = np.cos(pitch)
         backward = np.array([np.sin(yaw) * level, np.sin(pitch), np.cos(yaw) * level])
@@ -118,10 +115,7 @@ class Solid:
         return self.base + _CORNERS * bounds
 
     def intersect(self, origin: Floats, rays: Floats) -> Hit:
-        """Return the first hit of each ray.
-
-        `rays` [n, 3] have length 1; `origin` is [3] or [n, 3].
-        """
+        """Return first hits of unit rays [n, 3] from [3] or [n, 3]."""
         distance = np.full(len(rays), MISS, np.float32)
         normal = np.zeros((len(rays), 3), np.float32)
         intersect, wide, high = FORMS[self.shape]
@@ -163,10 +157,8 @@ def _intersect_ball(start: Floats, rays: Floats, size: np.float32) -> Hit:
 def _intersect_cube(start: Floats, rays: Floats, size: np.float32) -> Hit:
     half = 0.85 * size
     slope = 1 / _nonzero(rays)
-    low, high = (
-        np.array([side, y, side], np.float32) for side, y in ((-half, 0), (half, 2 * half))
-    )
-    one, other = (low - start) * slope, (high - start) * slope
+    low = np.array([-half, 0, -half], np.float32)
+    one, other = (low - start) * slope, (low + 2 * half - start) * slope
     enter, leave = np.minimum(one, other), np.maximum(one, other)
     t = enter.max(1)
     hit = (t <= leave.min(1)) & (t > NEAR)

@@ -86,8 +86,7 @@ def write_video(scene: Scene, path: Path, comment: str = "", size: int = 448) ->
     """
     with atomic_path(path) as part:
         renderer = SceneRenderer(scene, size, supersample=4)
-        options = {"movflags": "+faststart"}
-        with av.open(str(part), "w", format="mp4", options=options) as video:
+        with av.open(str(part), "w", format="mp4", options={"movflags": "+faststart"}) as video:
             video.metadata["comment"] = "; ".join(filter(None, (comment, UNSEALED)))
             quality = {"crf": "18", "preset": "medium"}
             stream = video.add_stream("libx264", rate=FRAME_RATE, options=quality)

@@ -110,10 +110,7 @@ class Scene:
         return "dark" if dark else "bright"
 
     def place(self, index: int) -> tuple[float, float] | None:
-        """Return the solid's middle in the picture, 0..1 rightwards and downwards.
-
-        None if it has left the picture.
-        """
+        """Return the solid's middle as an image point, None if it has left."""
         if self.visible_share(index) < 0.1:
             return None
         solid = self.solids(index)[-1]
