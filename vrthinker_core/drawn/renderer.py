@@ -1,8 +1,7 @@
 """Draws scenes by casting rays: textured ground, sunlight and solids.
 
-The ground never moves, so it is drawn once for each clip; of every frame only the pixels that a
-solid or its shadow can reach are shaded again. A pixel is one sample at its middle; at the edges of
-solids it is the mean of `supersample` x `supersample` samples.
+The ground is drawn once for each clip; of every frame only the pixels that a solid or its shadow
+can reach are shaded again. The edges of solids have `supersample` ** 2 samples a pixel.
 """
 
 import math

@@ -47,8 +47,7 @@ def grid(count: int) -> Floats:
 class Camera:
     """A camera that looks at the target.
 
-    Its picture has `size` x `size` pixels. Image points (x, y) run from 0 to 1, rightwards and
-    downwards.
+    Its picture has `size` pixels a side. Image points (x, y) are 0..1, rightwards and downwards.
     """
 
     def __init__(self, yaw: float, pitch: float, size: int) -> None:

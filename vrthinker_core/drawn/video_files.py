@@ -118,10 +118,8 @@ def _prepare_folder(out: Path) -> None:
     names = sorted(path.name for path in out.iterdir())
     # A table alone is somebody else's
     own = r"pair_\d{4,}_[ab]\.mp4" + (r"|pairs\.csv" if len(names) > 1 else "")
-    if foreign := next((name for name in names if not re.fullmatch(own, name)), ""):
-        raise BadInput(
-            f"{out} holds something else ({foreign}): name an empty folder for the pairs."
-        )
+    if other := next((name for name in names if not re.fullmatch(own, name)), ""):
+        raise BadInput(f"{out} holds something else ({other}): name an empty folder for the pairs.")
 
 
 def _holds_video(path: Path, comment: str) -> bool:

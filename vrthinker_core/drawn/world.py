@@ -263,9 +263,9 @@ def _draw_motion_fault(rng: np.random.Generator) -> Fault:
 def _draw_window(rng: np.random.Generator, kind: str) -> range:
     """Return a random window of frames for a fault.
 
-    Half of the windows lie strictly between two opening frames and hold the middle of them, so that
-    only a judge that asks for frames can know of them. The other windows show in the opening
-    frames. Half of those are the whole clip, except for the kinds that would not show then.
+    Half of the windows lie between two opening frames and hold the middle of them, so that only a
+    judge that asks for frames can know of them. The others show in the opening frames; half of
+    those are the whole clip, except for the kinds that would not show then.
     """
     if rng.random() < 0.5:
         middle = int(rng.choice((32, 64, 96)))
@@ -288,8 +288,7 @@ def draw_scene(
     motion_fault: Fault | None = None,
 ) -> Scene:
     """Return a random scene with a mostly visible solid and these faults."""
-    # Planks, tiles and ripples lie across the view
-    turned = facts.ground in ("grass", "marble")
+    turned = facts.ground in ("grass", "marble")  # Planks, tiles and ripples lie across the view
     background = Background(
         variant=int(rng.integers(8)),
         rotation=rng.uniform(0, 2 * math.pi) if turned else 0.0,

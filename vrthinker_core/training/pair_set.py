@@ -258,7 +258,7 @@ class PairSet(AbstractContextManager["PairSet"]):
         return found
 
     def part(self, name: PartName, config: PartsConfig) -> PairSet:
-        """Return the pairs of a stage, or the held-out ones. Drawn pairs have ranges of numbers.
+        """Return the pairs of a part; drawn pairs have ranges of numbers.
 
         Raises BadInput if all pairs have one prompt, and held-out ones are wanted.
         """
