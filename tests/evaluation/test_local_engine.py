@@ -18,7 +18,7 @@ from tests.support.drawn_pairs import drawn_pairs
 from tests.support.engines import BatchScript
 from vrthinker_core.backends import Backend, ScriptedBackend
 from vrthinker_core.drawn.teacher import play_teacher
-from vrthinker_core.drawn.video_files import pair_of
+from vrthinker_core.drawn.world import pair_of
 from vrthinker_core.errors import BackendRefused, ServerUnavailable
 from vrthinker_core.evaluation.job import judge_rows
 from vrthinker_core.evaluation.local_engine import judge_locally

@@ -18,8 +18,7 @@ from vrthinker_core import compare
 from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.branch_plan import plan_branch
 from vrthinker_core.deliberation import Deliberation
-from vrthinker_core.drawn.scene import PictureFault
-from vrthinker_core.drawn.world import draw_facts, draw_scene
+from vrthinker_core.drawn.world import Fault, draw_facts, draw_scene
 from vrthinker_core.evaluation.job import evaluate
 from vrthinker_core.protocols import make_protocol, with_defaults
 from vrthinker_core.results.result import RESULTS, read_results
@@ -97,7 +96,7 @@ FLAW = range(62, 65)
 def flawed(seed: int, settings: Settings) -> bool:
     """Whether a judge that asks for the three frames of a flaw is shown one."""
     rng = np.random.default_rng(seed)
-    scene = draw_scene(rng, draw_facts(rng), PictureFault("noisy", FLAW, 1.0, seed))
+    scene = draw_scene(rng, draw_facts(rng), Fault("noisy", FLAW, 1.0, seed))
     (indices,) = draws(replace(settings, seed=seed), look(*FLAW))
     return any(scene.picture_state(index) != "clear" for index in indices)
 

@@ -23,17 +23,20 @@ from vrthinker_core.backends.scripted import ScriptedBackend
 from vrthinker_core.drawn import video_files
 from vrthinker_core.drawn.notes import CLEAR, FACT_KINDS, SceneFacts
 from vrthinker_core.drawn.renderer import SceneRenderer
-from vrthinker_core.drawn.scene import FRAMES, MotionFault, PictureFault, Scene
 from vrthinker_core.drawn.solids import Pixels
 from vrthinker_core.drawn.teacher import FORCED_EVERY, play_teacher, write_lesson
-from vrthinker_core.drawn.video_files import pair_of, write_pairs
+from vrthinker_core.drawn.video_files import write_pairs
 from vrthinker_core.drawn.world import (
+    FRAMES,
     MOTION_FAULTS,
     OPENING_FRAMES,
     PICTURE_FAULTS,
     DrawnPair,
+    Fault,
+    Scene,
     draw_pair,
     draw_scene,
+    pair_of,
 )
 from vrthinker_core.errors import BadInput
 from vrthinker_core.protocols import make_protocol
@@ -69,7 +72,7 @@ def flaws(pair: DrawnPair, scene: Scene) -> tuple[int, bool, bool]:
 @given(st.integers(0, 2**63))
 def test_labels_agree_with_what_the_frames_show(seed: int) -> None:
     pair = draw_pair(seed)
-    both = zip(flaws(pair, pair.first), flaws(pair, pair.second), strict=True)
+    both = zip(*(flaws(pair, scene) for scene in pair.scenes.values()), strict=True)
     lead = [np.sign(second - first) for first, second in both]
     overall = np.sign(1.5 * lead[0] + lead[1] + lead[2])
     expected = [{0: 0, 1: 1, -1: 2}[int(sign)] for sign in (*lead, overall)]
@@ -82,10 +85,10 @@ def test_every_label_both_kinds_of_tie_and_every_wrong_fact_are_drawn() -> None:
         counts_of = np.bincount([pair.verdict.labels[name] for pair in pairs], minlength=3)
         assert counts_of.min() > 0.2 * len(pairs)
     ties = [pair for pair in pairs if pair.verdict.VQ is Preference.TIE]
-    assert 0.1 < np.mean([pair.first.picture_fault is not None for pair in ties]) < 0.4
+    assert 0.1 < np.mean([pair.scenes[Side.FIRST].picture_fault is not None for pair in ties]) < 0.4
     facts = [(pair.wanted, scene.facts) for pair in pairs for scene in pair.scenes.values()]
     assert all(wanted.ground == shown.ground for wanted, shown in facts)
-    assert {wanted.count_wrong(shown) for wanted, shown in facts} == {0, 1}
+    assert {count for pair in pairs for count in pair.wrong} == {0, 1}
     for kind in FACT_KINDS:
         assert any(getattr(wanted, kind) != getattr(shown, kind) for wanted, shown in facts)
 
@@ -122,19 +125,20 @@ def test_half_of_the_faults_lie_between_the_opening_frames() -> None:
 
 @pytest.mark.parametrize("kind", PICTURE_FAULTS)
 def test_a_picture_fault_changes_only_the_frames_in_its_window(kind: str) -> None:
-    fault = PictureFault(kind, range(50, 60), 0.1, 8)
+    fault = Fault(kind, range(50, 60), 0.1, 8)
     clean = SceneRenderer(CUBE, SIZE)
-    damaged = SceneRenderer(replace(CUBE, picture_fault=fault), SIZE)
+    faulty = replace(CUBE, picture_fault=fault)
+    damaged = SceneRenderer(faulty, SIZE)
     states = {"dark", "bright"} if kind == "flicker" else {kind}
     for index in (0, 49, 50, 55, 59, 60, 127):
         changed = difference(clean.frame(index), damaged.frame(index))
         assert (changed > 2, changed > 0) == ((index in fault.window),) * 2
-        assert fault.state(index) in (states if index in fault.window else {CLEAR})
+        assert faulty.picture_state(index) in (states if index in fault.window else {CLEAR})
 
 
 @pytest.mark.parametrize("kind", MOTION_FAULTS)
 def test_a_motion_fault_changes_only_the_frames_in_its_window(kind: str) -> None:
-    damaged = replace(CUBE, motion_fault=MotionFault(kind, range(50, 60), 0.3, 8))
+    damaged = replace(CUBE, motion_fault=Fault(kind, range(50, 60), 0.3, 8))
     changed = [n for n in range(FRAMES) if damaged.position(n) != CUBE.position(n)]
     assert changed == list(range(51 if kind == "frozen" else 50, 60))
     frames = [SceneRenderer(damaged, SIZE).frame(index) for index in (50, 59, 60)]

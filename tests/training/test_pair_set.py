@@ -213,5 +213,6 @@ def test_an_unreadable_video_is_named_and_the_others_go_on(table: Path, tmp_path
     broken.write_bytes(first.read_bytes()[:300])
     with OpenClips(PAIRED["paired"]) as clips:
         with pytest.raises(VideoError, match=r"Video 2: broken\.mp4"):
-            clips.frames(VideoPair("p", first, broken), REFS)
-        assert len(clips.frames(VideoPair("p", first, table.parent / "0b.mp4"), REFS)) == 3
+            ClipFrames(VideoPair("p", first, broken), clips)(REFS)
+        whole = VideoPair("p", first, table.parent / "0b.mp4")
+        assert len(ClipFrames(whole, clips)(REFS)) == 3

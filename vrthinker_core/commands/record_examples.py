@@ -103,6 +103,6 @@ def _write_clips(example: ExampleRecipe, folder: Path) -> tuple[VideoPair, objec
                 copyfile(stored / name, folder / name)
         return VideoPair(example.prompt, *clips), None
     drawn = draw_pair(example.seed)
-    for scene, path in zip((drawn.first, drawn.second), clips, strict=True):
-        write_video(scene, path, SIZE)
+    for scene, path in zip(drawn.scenes.values(), clips, strict=True):
+        write_video(scene, path, size=SIZE)
     return VideoPair(drawn.prompt, *clips), drawn.verdict.labels

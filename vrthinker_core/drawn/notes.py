@@ -15,7 +15,7 @@ as the ground, two places of a frame.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from vrthinker_core.types import Preference, Side, wording
@@ -33,9 +33,15 @@ COLOURS = {
 }
 SHAPES = ("ball", "cube", "cylinder", "cone", "ring")
 GROUNDS = ("wood", "tiles", "grass", "sand", "marble")
-DIRECTIONS = {"right": (1, 0), "left": (-1, 0), "away": (0, -1), "closer": (0, 1)}
-"""Directions on the ground, (rightwards, towards the camera)."""
-FACT_KINDS = ("colour", "shape", "direction")  # A video can be wrong in
+DIRECTIONS = {
+    "right": (1, 0, "to the right"),
+    "left": (-1, 0, "to the left"),
+    "away": (0, -1, "away from the camera"),
+    "closer": (0, 1, "towards the camera"),
+}
+"""Directions on the ground: (rightwards, towards the camera, in more words)."""
+# A video can be wrong in
+FACT_KINDS = {"colour": tuple(COLOURS), "shape": SHAPES, "direction": tuple(DIRECTIONS)}
 
 CLEAR = "clear"  # A picture without damage
 PICTURES = (CLEAR, "blurry", "noisy", "blocky", "dark", "bright", "banded")
@@ -44,15 +50,14 @@ MOVES, HARDLY, JUMPS, ODDLY = "moves", "hardly moves", "jumps", "moves oddly"
 MOTIONS = (MOVES, HARDLY, JUMPS, ODDLY)
 """How a frame follows the frames that were seen around it; "" if none was."""
 
-_PLACE = r"at \d{1,3}%,\d{1,3}%(?: and at \d{1,3}%,\d{1,3}%)?|with nothing to follow"
-_BESIDE = rf"(?: \((?:#\d{{1,3}} (?:{_PLACE})(?:, )?){{1,2}}\))?"
-_FACT = re.compile(
-    rf"(#\d{{1,3}}|video 2) (?:{_PLACE}){_BESIDE} ({'|'.join(PICTURES)})"
-    rf"(?:, ({'|'.join(MOTIONS)}))?; "
+_PLACE = r"(?:at \d{1,3}%,\d{1,3}%(?: and at \d{1,3}%,\d{1,3}%)?|with nothing to follow)"
+_FACT = (
+    rf"(?:#(\d{{1,3}})|video 2) {_PLACE}(?: \((?:#\d{{1,3}} {_PLACE}(?:, )?){{1,2}}\))? "
+    rf"({'|'.join(PICTURES)})(?:, ({'|'.join(MOTIONS)}))?; "
 )
-_HEAD = re.compile(
-    r"^Video ([12]) shows ([a-z ]{1,120}): |^Video 1, then video 2: "
-    r"|^Video 1, from #(\d{1,3}) on video 2: "
+_LINE = re.compile(
+    r"Video (?:(?P<video>[12]) shows (?P<shows>[a-z ]{1,120})|1, then video 2"
+    rf"|1, from #(?P<split>\d{{1,3}}) on video 2): (?P<facts>(?:{_FACT}){{0,128}})so far[^%]{{0,200}}"
 )
 _COLOUR, _SHAPE = "|".join(COLOURS), "|".join(SHAPES)
 _THING = rf"(?:an? (?:{_COLOUR}) (?:{_SHAPE})|(?:two|three|four) (?:{_COLOUR}) (?:{_SHAPE})s)"
@@ -90,18 +95,9 @@ class SceneFacts:
         return f"{'an' if self.colour[0] in 'aeiou' else 'a'} {self.colour} {self.shape}"
 
     @property
-    def moving(self) -> str:
-        """The solid and its motion: "an orange ball moving left"."""
-        return f"{self.solid} moving {self.direction}"
-
-    @property
     def scene(self) -> str:
         """All facts in words: "an orange ball moving left on sand"."""
-        return f"{self.moving} on {self.ground}"
-
-    def count_wrong(self, shown: SceneFacts) -> int:
-        """Return how many facts of `shown` are not as wanted here."""
-        return sum(getattr(self, kind) != getattr(shown, kind) for kind in FACT_KINDS)
+        return f"{self.solid} moving {self.direction} on {self.ground}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,24 +116,6 @@ class VideoFacts:
     side: Side
     shows: str  # "red cube left"; "" if not said
     frames: tuple[FrameFact, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PromptFact:
-    """One fact of the prompt, and the judge's note on both videos."""
-
-    is_second: bool  # Of the prompt's second thing
-    kind: str  # "count", "colour", "shape" or "direction"
-    wanted: str
-    shown: tuple[str, str]  # In each video; "" for a thing that is missing
-
-
-def read_prompt_facts(think: str) -> tuple[PromptFact, ...]:
-    """Return the judge's comparison with the prompt, () if there is none."""
-    return tuple(
-        PromptFact(bool(line[1]), line[2].lower(), line[3], (line[4] or "", line[5] or ""))
-        for line in _COMPARED.finditer(think[:20_000])
-    )
 
 
 def asked_scene(prompt: str) -> str:
@@ -180,52 +158,49 @@ def read_frame_facts(snapshot: str) -> tuple[VideoFacts, ...]:
     shows = dict.fromkeys(Side, "")
     found: dict[Side, list[FrameFact]] = {side: [] for side in Side}
     for line in snapshot[:20_000].splitlines():
-        head = _HEAD.match(line)
-        if head is None:
-            if re.match(r"\s*Video [12]\b", line):
-                return ()
+        if not re.match(r"\s*Video [12]\b", line):
             continue
-        facts = list(_FACT.finditer(line, head.end()))
-        rest = _FACT.sub("", line[head.end() :])
-        if len(facts) > 128 or not re.fullmatch(r"so far[^\n]{0,200}", rest):
+        if (read := _LINE.fullmatch(line)) is None:
             return ()
-        if head[1]:
-            shows[Side(int(head[1]))] = head[2]
+        if read["video"]:
+            shows[Side(int(read["video"]))] = read["shows"]
         number = ""
-        for fact in facts:
-            second = fact[1] == "video 2"
-            number = number if second else fact[1][1:]
-            second = second or bool(head[3] and int(number) >= int(head[3]))
-            side = Side(int(head[1])) if head[1] else Side.SECOND if second else Side.FIRST
-            found[side].append(FrameFact(number, fact[2], fact[3] or ""))
+        for given, picture, motion in re.findall(_FACT, read["facts"]):
+            number = given or number
+            second = not given or bool(read["split"] and int(number) >= int(read["split"]))
+            side = Side(int(read["video"] or 1 + second))
+            found[side].append(FrameFact(number, picture, motion))
     if not any(found.values()):
         return ()
     return tuple(VideoFacts(side, shows[side], tuple(found[side])) for side in Side)
 
 
-def prompt_reason(facts: Sequence[PromptFact], label: Preference | None) -> tuple[str, int | None]:
+def prompt_reason(thoughts: Iterable[str], label: Preference | None) -> tuple[str, int | None]:
     """Return the reason for a TA label, and how many frames show it.
 
-    "" if the facts do not support the label; None for all frames.
+    The first of the thoughts that compares facts counts. "" if it does not support the label; None
+    for all frames.
     """
-    wrong = {side: [f for f in facts if f.shown[side - 1] != f.wanted] for side in Side}
+    read = next(filter(None, (_COMPARED.findall(each[:20_000]) for each in thoughts)), [])
+    # (wanted, shown by video 1, by video 2), "" for a thing that is missing
+    facts = {(bool(second), kind.lower()): tuple(values) for second, kind, *values in read}
+    wrong = {side: [key for key, fact in facts.items() if fact[side] != fact[0]] for side in Side}
     if label is Preference.TIE and facts and not any(wrong.values()):
         return "Both videos show what the prompt says.", None
     worse = Side(label).other if label else None
     if worse is None or len(wrong[worse]) <= len(wrong[worse.other]):
         return "", None
-    fact = next(fact for fact in wrong[worse] if fact not in wrong[worse.other])
-    return _wrong_fact(fact, facts, worse), None if fact.kind == "direction" else 1
-
-
-def _wrong_fact(fact: PromptFact, facts: Sequence[PromptFact], side: Side) -> str:
-    value, alike = fact.shown[side - 1], [x for x in facts if x.is_second == fact.is_second]
-    said = {each.kind: each.shown[side - 1] if value else each.wanted for each in alike}
-    plural = "" if said.get("count", "one") == "one" else "s"
-    video, thing = f"Video {int(side)}", f"{said.get('shape', 'thing')}{plural}"
-    if not value:
-        return f"{video} shows no {said.get('colour', 'such')} {thing}."
+    second, kind = next(key for key in wrong[worse] if key not in wrong[worse.other])
+    wanted, value = facts[second, kind][0], facts[second, kind][worse]
+    said = {key[1]: fact[worse if value else 0] for key, fact in facts.items() if key[0] == second}
+    count = said.get("count", "one")
+    plural = "" if count == "one" else "s"
+    video, thing = f"Video {int(worse)}", f"{said.get('shape', 'thing')}{plural}"
     verbs = {"colour": "are" if plural else "is", "direction": "move" if plural else "moves"}
-    if verb := verbs.get(fact.kind):
-        return f"{video}'s {thing} {verb} {value}; the prompt says {fact.wanted}."
-    return f"{video} shows {said.get('count', 'one')} {thing}; the prompt says {fact.wanted}."
+    if not value:
+        reason = f"{video} shows no {said.get('colour', 'such')} {thing}."
+    elif kind in verbs:
+        reason = f"{video}'s {thing} {verbs[kind]} {value}; the prompt says {wanted}."
+    else:
+        reason = f"{video} shows {count} {thing}; the prompt says {wanted}."
+    return reason, None if kind == "direction" else 1

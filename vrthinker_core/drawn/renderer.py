@@ -1,20 +1,20 @@
 """Draws scenes by casting rays: textured ground, sunlight and solids.
 
-The ground never moves, so it is drawn once for each clip; of every frame only the pixels that a
-solid or its shadow can reach are shaded again. A pixel is one sample at its middle; at the edges of
-solids it is the mean of `supersample` x `supersample` samples.
+The ground is drawn once for each clip; of every frame only the pixels that a solid or its shadow
+can reach are shaded again. The edges of solids have `supersample` ** 2 samples a pixel.
 """
 
 import math
-from functools import lru_cache
+from functools import lru_cache, partial
+from typing import Any
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from vrthinker_core.drawn.notes import GROUNDS
-from vrthinker_core.drawn.scene import Background, Scene
-from vrthinker_core.drawn.solids import MISS, Box, Camera, Floats, Pixels, Solid, dot, unit
+from vrthinker_core.drawn.notes import CLEAR, GROUNDS
+from vrthinker_core.drawn.solids import MISS, Box, Camera, Floats, Pixels, Solid, dot, grid, unit
+from vrthinker_core.drawn.world import Fault, Scene
 
 # Unit vector towards the sun, [3]
 SUN_DIRECTION: Floats = unit(np.array([[-0.45, 0.8, 0.4]], np.float32))[0]
@@ -22,6 +22,7 @@ AMBIENT, DIRECT = 0.34, 0.78  # Light on the ground from the sky, and from the s
 SHADOW_SUNLIGHT = 0.38  # Share of the sunlight that is left in a shadow on the ground
 EXTENT = 9.0  # World units that one texture covers per side
 SIDE = 768  # Pixels of a texture per side
+REFERENCE_SIDE = 112  # Pixels a side that the built-in judge sees: damage scales with the picture
 
 
 class SceneRenderer:
@@ -33,13 +34,36 @@ class SceneRenderer:
         self._scene, self._size, self._supersample = scene, size, supersample
         self._brightness = np.float32(background.brightness)
         self._camera = Camera(background.yaw, background.pitch, size)
-        points = self._camera.pixel_centers()
+        points = grid(size)
+        # From a pixel's middle to its samples
+        self._offsets = (grid(supersample) - np.float32(0.5)) / size
         self._points = points.reshape(size, size, 2)
         _, positions = self._camera.intersect_ground(points)
         self._ground_positions = positions.reshape(size, size, 3)
-        self._ground_rgb = _ground_albedo(background, self._camera, supersample)
+        self._ground_rgb = self._ground_albedo(points)
         full = (AMBIENT + DIRECT) * self._brightness
         self._empty_ground = _to_display(self._ground_rgb * full)
+
+    def _ground_albedo(self, points: Floats) -> Floats:
+        """Return the unlit ground with haze, [size, size, 3] in 0..1."""
+        size, ground = self._size, self._scene.facts.ground
+        background = self._scene.background
+        sigma = max(0.3, 130 / (size * self._supersample))
+        image = _texture(ground, background.variant, sigma)
+        # Whole tiles fit into a texture, so it repeats; others would show a seam, and are mirrored
+        border = cv2.BORDER_WRAP if ground == "tiles" else cv2.BORDER_REFLECT
+        c, s = math.cos(background.rotation), math.sin(background.rotation)
+        to_texture = np.array([[c, -s], [s, c]], np.float32) / np.float32(EXTENT)
+        shift = np.array(background.shift, np.float32)
+        total = np.zeros((size, size, 3), np.float32)
+        for step in self._offsets:
+            distance, positions = self._camera.intersect_ground(points + step)
+            texels = (positions[:, ::2] @ to_texture + shift) * (SIDE - 1)
+            x, y = texels.reshape(size, size, 2).transpose(2, 0, 1)
+            haze = np.clip((distance - 9) / 22, 0, 1).reshape(size, size, 1)
+            sampled = cv2.remap(image, x, y, cv2.INTER_LINEAR, borderMode=border)
+            total += sampled * ((1 - haze) / 255) + np.float32(0.75) * haze
+        return total / np.float32(len(self._offsets))
 
     def frame(self, index: int) -> Pixels:
         """Return frame `index` (0..127) of the clip: RGB [size, size, 3]."""
@@ -48,8 +72,22 @@ class SceneRenderer:
         picture = ground.copy()
         for solid in solids:
             box = self._camera.box(solid.corners, margin=2)
-            picture[box] = self._with_solids(ground[box], box, solids)
-        return fault.apply(picture, index) if fault else picture
+            shape, samples = ground[box].shape, len(self._offsets)
+            points, under = self._points[box].reshape(-1, 2), ground[box].reshape(-1, 3)
+            colours, hits = self._cast_rays(points, under, solids)
+            if samples > 1:
+                # Pixels on or beside a solid whose neighbours differ by 24 display levels
+                cross = cv2.getStructuringElement(cv2.MORPH_CROSS, (3, 3))
+                gradient = cv2.morphologyEx(colours.reshape(shape), cv2.MORPH_GRADIENT, cross)
+                near = cv2.dilate(hits.reshape(shape[:2]).astype(np.uint8), cross) > 0
+                edge = np.nonzero((near & (gradient.max(-1) > 24)).ravel())[0]
+                subpixels = (points[edge, None] + self._offsets).reshape(-1, 2)
+                below = np.repeat(under[edge], samples, axis=0)
+                sampled, _ = self._cast_rays(subpixels, below, solids)
+                colours[edge] = sampled.reshape(len(edge), samples, 3).mean(1)
+            picture[box] = colours.reshape(shape)
+        state = self._scene.picture_state(index)
+        return _damage(picture, state, fault, index) if fault and state != CLEAR else picture
 
     def _shaded_ground(self, solids: tuple[Solid, ...]) -> Pixels:
         """Return the ground, darker around and behind the solids."""
@@ -78,23 +116,6 @@ class SceneRenderer:
             ground[box] = _to_display(self._ground_rgb[box] * (light * self._brightness)[..., None])
         return ground
 
-    def _with_solids(self, ground: Pixels, box: Box, solids: tuple[Solid, ...]) -> Pixels:
-        """Draw the solids over the `ground` [h, w, 3] of a box."""
-        points, under = self._points[box].reshape(-1, 2), ground.reshape(-1, 3)
-        colours, hits = self._cast_rays(points, under, solids)
-        if (samples := self._supersample**2) > 1:
-            # Pixels on or beside a solid whose neighbours differ by 24 display levels
-            cross = cv2.getStructuringElement(cv2.MORPH_CROSS, (3, 3))
-            gradient = cv2.morphologyEx(colours.reshape(ground.shape), cv2.MORPH_GRADIENT, cross)
-            near = cv2.dilate(hits.reshape(ground.shape[:2]).astype(np.uint8), cross) > 0
-            edge = np.nonzero((near & (gradient.max(-1) > 24)).ravel())[0]
-            offsets = self._camera.subpixel_offsets(self._supersample)
-            subpixels = (points[edge, None] + offsets).reshape(-1, 2)
-            below = np.repeat(under[edge], samples, axis=0)
-            sampled, _ = self._cast_rays(subpixels, below, solids)
-            colours[edge] = sampled.reshape(len(edge), samples, 3).mean(1)
-        return colours.reshape(ground.shape)
-
     def _cast_rays(
         self, points: Floats, under: Pixels, solids: tuple[Solid, ...]
     ) -> tuple[Pixels, NDArray[np.bool_]]:
@@ -109,10 +130,45 @@ class SceneRenderer:
             rows = np.nonzero(distance < nearest)[0]
             nearest[rows] = distance[rows]
             positions = self._camera.eye + distance[rows, None] * rays[rows]
-            others = [other for other in solids if other is not solid]
-            light = _shade_solid(solid, positions, rays[rows], normals[rows], others)
+            lit = np.clip(normals[rows] @ SUN_DIRECTION, 0, 1)
+            for other in solids:
+                if other is not solid:
+                    lit = np.where(_in_shadow(positions, other), np.float32(0.3), lit)
+            diffuse = 0.30 + 0.12 * np.abs(normals[rows, 1]) + 0.95 * lit
+            halfway = unit(SUN_DIRECTION - rays[rows])
+            specular = np.clip(dot(normals[rows], halfway), 0, 1) ** 38 * 0.5 * (lit > 0)
+            albedo = (np.array(solid.rgb, np.float32) / 255) ** 1.6
+            light = albedo * diffuse[:, None] + specular[:, None]
             colours[rows] = _to_display(light * self._brightness)
         return colours, np.isfinite(nearest)
+
+
+def _damage(picture: Pixels, state: str, fault: Fault, index: int) -> Pixels:
+    """Return `picture`, frame `index` as RGB [h, w, 3], in a damaged state."""
+    strength, sides = fault.strength, picture.shape[1::-1]
+    damaged: NDArray[Any] = picture
+    match state:
+        case "blurry":
+            sigma = (1.6 + 1.6 * strength) * sides[0] / REFERENCE_SIDE
+            damaged = cv2.GaussianBlur(picture, (0, 0), sigma)
+        case "noisy":
+            rng = np.random.default_rng((fault.seed, 1, index))
+            shape = REFERENCE_SIDE, REFERENCE_SIDE, 3  # Finer noise fades if seen smaller
+            grains = rng.standard_normal(shape, np.float32) * np.float32(22 + 22 * strength)
+            damaged = picture + cv2.resize(grains, sides, interpolation=cv2.INTER_NEAREST)
+        case "blocky":
+            blocks = 18 if strength < 0.5 else 14
+            small = cv2.resize(picture, (blocks, blocks), interpolation=cv2.INTER_AREA)
+            damaged = cv2.resize(small, sides, interpolation=cv2.INTER_NEAREST)
+        case "dark":
+            damaged = picture * np.float32(0.38 - 0.12 * strength)
+        case "bright":
+            damaged = picture * np.float32(1.25 + 0.15 * strength) + 45
+        case "banded":
+            levels = 4 if strength < 0.5 else 3
+            bands = np.floor(picture * np.float32(levels / 256))
+            damaged = bands * np.float32(255 / (levels - 1))
+    return np.asarray(np.clip(damaged, 0, 255), np.uint8)
 
 
 def _to_display(light: Floats) -> Pixels:
@@ -127,50 +183,44 @@ def _in_shadow(positions: Floats, solid: Solid) -> NDArray[np.bool_]:
     return np.isfinite(solid.intersect(origins, np.broadcast_to(SUN_DIRECTION, positions.shape))[0])
 
 
-def _shade_solid(
-    solid: Solid, positions: Floats, rays: Floats, normals: Floats, others: list[Solid]
-) -> Floats:
-    """Return the light [n, 3] from points [n, 3] of a solid.
-
-    The camera looks along `rays`; `others` may shade the solid.
-    """
-    lit = np.clip(normals @ SUN_DIRECTION, 0, 1)
-    for other in others:
-        lit = np.where(_in_shadow(positions, other), np.float32(0.3), lit)
-    diffuse = 0.30 + 0.12 * np.abs(normals[:, 1]) + 0.95 * lit
-    halfway = unit(SUN_DIRECTION - rays)
-    specular = np.clip(dot(normals, halfway), 0, 1) ** 38 * 0.5 * (lit > 0)
-    albedo = (np.array(solid.rgb, np.float32) / 255) ** 1.6
-    return albedo * diffuse[:, None] + specular[:, None]
-
-
-def _ground_albedo(background: Background, camera: Camera, supersample: int) -> Floats:
-    """Return the unlit ground with haze, [size, size, 3] in 0..1."""
-    size, ground = camera.size, background.ground
-    image = _texture(ground, background.variant, max(0.3, 130 / (size * supersample)))
-    # Whole tiles fit into a texture, so it repeats; the others would show a seam, and are mirrored.
-    border = cv2.BORDER_WRAP if ground == "tiles" else cv2.BORDER_REFLECT
-    c, s = math.cos(background.rotation), math.sin(background.rotation)
-    to_texture = np.array([[c, -s], [s, c]], np.float32) / np.float32(EXTENT)
-    shift = np.array(background.shift, np.float32)
-    points, total = camera.pixel_centers(), np.zeros((size, size, 3), np.float32)
-    for step in camera.subpixel_offsets(supersample):
-        distance, positions = camera.intersect_ground(points + step)
-        texels = (positions[:, ::2] @ to_texture + shift) * (SIDE - 1)
-        x, y = texels.reshape(size, size, 2).transpose(2, 0, 1)
-        haze = np.clip((distance - 9) / 22, 0, 1).reshape(size, size, 1)
-        sampled = cv2.remap(image, x, y, cv2.INTER_LINEAR, borderMode=border)
-        total += sampled * ((1 - haze) / 255) + np.float32(0.75) * haze
-    return total / np.float32(supersample**2)
-
-
 @lru_cache(maxsize=64)  # 1.8 MB each
 def _texture(ground: str, variant: int, sigma: float) -> Pixels:
     """Return a ground's texture, blurred by `sigma`: RGB [SIDE, SIDE, 3]."""
     rng = np.random.default_rng([GROUNDS.index(ground), variant])
     coarse, fine = _value_noise(rng, 6), _value_noise(rng, 7, 0.75, 16)
-    colour = PATTERNS[ground](rng, coarse, fine) * rng.uniform(0.9, 1.1, 3)
-    levels = (np.clip(colour, 0.02, 1) * 255).astype(np.uint8)
+    line = partial(np.linspace, 0, num=SIDE, dtype=np.float32)  # From 0 to a number
+    colour: NDArray[Any]
+    match ground:
+        case "wood":  # Nine planks, each with its own tint and shifted grain
+            row = line(9)[:, None]
+            along = cv2.resize(_value_noise(rng, 6, 0.6)[:, : SIDE // 10], (SIDE, SIDE))
+            plank = rng.random(10).astype(np.float32)[row.astype(int)]
+            rings = 0.5 + 0.5 * np.sin(row * (60 / 9) + along * 9 + plank * 40)
+            grain = 0.55 * along + 0.25 * rings + 0.2 * fine
+            light = (0.55 + 0.75 * grain) * (0.8 + 0.35 * plank)
+            colour = np.array([0.42, 0.25, 0.13]) * light[..., None]
+            colour[np.abs(line(9) % 1 - 0.5) > 0.485] *= 0.35
+        case "tiles":  # A chequerboard of twelve by twelve with grey joints
+            x, base = line(12), rng.uniform(0.35, 0.6, 3)
+            odd = (x.astype(int) + x.astype(int)[:, None]) % 2 == 1
+            colour = base * (np.where(odd, 1.35, 0.7) * (0.85 + 0.3 * fine))[..., None]
+            joint = np.abs(x % 1 - 0.5) > 0.475
+            colour[joint] = colour[:, joint] = 0.25
+        case "grass":  # Short upright streaks, lighter and darker in patches
+            dots = cv2.GaussianBlur(rng.random((SIDE, SIDE), np.float32), (0, 0), 0.8, sigmaY=2.2)
+            blades = (dots - dots.min()) / np.ptp(dots)
+            red, green = 0.12 + 0.25 * blades + 0.1 * coarse, 0.28 + 0.34 * blades + 0.12 * coarse
+            colour = np.stack([red, green, 0.06 + 0.12 * blades], -1)
+        case "sand":  # Ripples bent by the coarse noise
+            ripples = 0.5 + 0.5 * np.sin(line(110)[:, None] + coarse * 16)
+            light = 0.72 + 0.22 * ripples + 0.2 * fine
+            colour = np.array([0.72, 0.58, 0.38]) * light[..., None]
+        case _:  # Marble: pale stone with thin dark veins
+            x = line(1)
+            vein = (1 - np.abs(np.sin((x * 5 + x[:, None] * 3 + coarse * 5) * 3.1))) ** 6
+            stone = np.array([0.78, 0.78, 0.8]) * (0.85 + 0.2 * fine)[..., None]
+            colour = stone - vein[..., None] * np.array([0.42, 0.4, 0.36])
+    levels = (np.clip(colour * rng.uniform(0.9, 1.1, 3), 0.02, 1) * 255).astype(np.uint8)
     return np.asarray(cv2.GaussianBlur(levels, (0, 0), sigma), np.uint8)
 
 
@@ -188,63 +238,4 @@ def _value_noise(
         values = rng.random((cells, cells), np.float32)
         noise = cv2.resize(values, (SIDE, SIDE), interpolation=cv2.INTER_CUBIC)
         total += np.float32(persistence**octave) * noise
-    return _normalized(total)
-
-
-def _normalized(values: Floats) -> Floats:
-    return np.asarray((values - values.min()) / np.ptp(values))
-
-
-def _line(times: int) -> Floats:
-    """Return SIDE values from 0 to `times`."""
-    return np.linspace(0, times, SIDE, dtype=np.float32)
-
-
-def _wood(rng: np.random.Generator, _: Floats, fine: Floats) -> Floats:
-    """Nine planks, each with its own tint and shifted grain."""
-    row = _line(9)[:, None]
-    along = cv2.resize(_value_noise(rng, 6, 0.6)[:, : SIDE // 10], (SIDE, SIDE))
-    plank = rng.random(10).astype(np.float32)[row.astype(int)]
-    rings = 0.5 + 0.5 * np.sin(row * (60 / 9) + along * 9 + plank * 40)
-    grain = 0.55 * along + 0.25 * rings + 0.2 * fine
-    light = (0.55 + 0.75 * grain) * (0.8 + 0.35 * plank)
-    colour: Floats = np.array([0.42, 0.25, 0.13]) * light[..., None]
-    colour[np.abs(_line(9) % 1 - 0.5) > 0.485] *= 0.35
-    return colour
-
-
-def _tiles(rng: np.random.Generator, _: Floats, fine: Floats) -> Floats:
-    """A chequerboard of twelve by twelve with grey joints."""
-    line, base = _line(12), rng.uniform(0.35, 0.6, 3)
-    odd = (line.astype(int) + line.astype(int)[:, None]) % 2 == 1
-    colour: Floats = base * (np.where(odd, 1.35, 0.7) * (0.85 + 0.3 * fine))[..., None]
-    joint = np.abs(line % 1 - 0.5) > 0.475
-    colour[joint] = colour[:, joint] = 0.25
-    return colour
-
-
-def _grass(rng: np.random.Generator, coarse: Floats, _: Floats) -> Floats:
-    """Short upright streaks, lighter and darker in patches."""
-    dots = cv2.GaussianBlur(rng.random((SIDE, SIDE), np.float32), (0, 0), 0.8, sigmaY=2.2)
-    blades = _normalized(np.asarray(dots, np.float32))
-    red, green = 0.12 + 0.25 * blades + 0.1 * coarse, 0.28 + 0.34 * blades + 0.12 * coarse
-    return np.stack([red, green, 0.06 + 0.12 * blades], -1)
-
-
-def _sand(_: object, coarse: Floats, fine: Floats) -> Floats:
-    """Ripples bent by the coarse noise."""
-    ripples = 0.5 + 0.5 * np.sin(_line(110)[:, None] + coarse * 16)
-    return np.array([0.72, 0.58, 0.38]) * (0.72 + 0.22 * ripples + 0.2 * fine)[..., None]
-
-
-def _marble(_: object, coarse: Floats, fine: Floats) -> Floats:
-    """Pale stone with thin dark veins."""
-    line = _line(1)
-    vein = (1 - np.abs(np.sin((line * 5 + line[:, None] * 3 + coarse * 5) * 3.1))) ** 6
-    stone = np.array([0.78, 0.78, 0.8]) * (0.85 + 0.2 * fine)[..., None]
-    colour: Floats = stone - vein[..., None] * np.array([0.42, 0.4, 0.36])
-    return colour
-
-
-# (rng, coarse noise, fine noise) -> RGB [SIDE, SIDE, 3], about 0..1
-PATTERNS = dict(zip(GROUNDS, (_wood, _tiles, _grass, _sand, _marble), strict=True))
+    return np.asarray((total - total.min()) / np.ptp(total))

@@ -6,6 +6,7 @@ Lengths are world units. y points up, the ground is y = 0.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ TARGET = np.array([0, 0.3, 0], np.float32)  # The position in the middle of ever
 TAN_HALF_FOV = np.float32(np.tan(np.radians(17)))
 NEAR = np.float32(1e-3)  # Closer surfaces are not hit, so a ray misses the one it starts from
 MISS = np.float32(np.inf)
+UP = np.array([0, 1, 0], np.float32)
 # Of a box on the ground
 _CORNERS = np.array([(i, j, k) for i in (-1, 1) for j in (0, 1) for k in (-1, 1)], np.float32)
 
@@ -36,41 +38,28 @@ def unit(vectors: Floats) -> Floats:
     return vectors / (np.sqrt(dot(vectors, vectors))[:, None] + np.float32(1e-9))
 
 
-def grid(line: Floats) -> Floats:
-    """Return points (column, row) of a square grid, [n ** 2, 2]."""
+def grid(count: int) -> Floats:
+    """Return the middles of `count` x `count` cells of a unit square, [count ** 2, 2]."""
+    line = (np.arange(count, dtype=np.float32) + np.float32(0.5)) / count
     return np.stack(np.meshgrid(line, line), -1).reshape(-1, 2)
 
 
 class Camera:
     """A camera that looks at the target.
 
-    Its picture has `size` x `size` pixels. Image points (x, y) run from 0 to 1, rightwards and
-    downwards.
+    Its picture has `size` pixels a side. Image points (x, y) are 0..1, rightwards and downwards.
     """
 
     def __init__(self, yaw: float, pitch: float, size: int) -> None:
-        """Turn it round the target by two angles in degrees.
-
-        A pitch above 20 keeps the horizon out of the picture.
-        """
+        """Turn it by degrees; a pitch above 20 keeps the horizon out."""
         self.size, yaw, pitch = size, np.radians(yaw), np.radians(pitch)
         level = np.cos(pitch)
         backward = np.array([np.sin(yaw) * level, np.sin(pitch), np.cos(yaw) * level])
         self.eye: Floats = TARGET + (9.5 * backward).astype(np.float32)  # [3]
         forward = unit((TARGET - self.eye)[None])
-        right = unit(np.cross(forward, np.array([[0, 1, 0]], np.float32)))
+        right = unit(np.cross(forward, UP[None]))
         # Right, up and forward: rows of length 1, [3, 3]
         self.axes: Floats = np.concatenate([right, np.cross(right, forward), forward])
-
-    def pixel_centers(self) -> Floats:
-        """Return image points of all pixel middles, [size ** 2, 2]."""
-        return grid((np.arange(self.size, dtype=np.float32) + np.float32(0.5)) / self.size)
-
-    def subpixel_offsets(self, supersample: int) -> Floats:
-        """Return evenly spread offsets [supersample ** 2, 2] from a pixel's middle."""
-        half = np.float32(0.5)
-        steps = (np.arange(supersample, dtype=np.float32) + half) / supersample - half
-        return grid(steps / self.size)
 
     def rays(self, points: Floats) -> Floats:
         """Return directions [n, 3] of length 1 through image points [n, 2]."""
@@ -125,16 +114,13 @@ class Solid:
         return self.base + _CORNERS * bounds
 
     def intersect(self, origin: Floats, rays: Floats) -> Hit:
-        """Return the first hit of each ray.
-
-        `rays` [n, 3] have length 1; `origin` is [3] or [n, 3].
-        """
+        """Return first hits of unit rays [n, 3] from [3] or [n, 3]."""
         distance = np.full(len(rays), MISS, np.float32)
         normal = np.zeros((len(rays), 3), np.float32)
         intersect, wide, high = FORMS[self.shape]
         # Only rays that come near the ball around the solid are followed
         radius = np.float32(1.02 * self.size * math.hypot(wide, high / 2))
-        middle = self.base + np.array([0, high / 2 * self.size, 0], np.float32)
+        middle = self.base + UP * np.float32(high / 2 * self.size)
         offsets = np.broadcast_to(middle - origin, rays.shape)
         along = dot(rays, offsets)
         apart = dot(offsets, offsets) - along * along
@@ -160,7 +146,7 @@ def _chord(start: Floats, rays: Floats, radius: np.float32) -> tuple[Floats, Flo
 
 
 def _intersect_ball(start: Floats, rays: Floats, size: np.float32) -> Hit:
-    start = start - np.array([0, size, 0], np.float32)
+    start = start - UP * size
     middle, square = _chord(start, rays, size)
     t = middle - np.sqrt(np.maximum(square, 0))
     hit = (square > 0) & (t > NEAR)
@@ -170,23 +156,26 @@ def _intersect_ball(start: Floats, rays: Floats, size: np.float32) -> Hit:
 def _intersect_cube(start: Floats, rays: Floats, size: np.float32) -> Hit:
     half = 0.85 * size
     slope = 1 / _nonzero(rays)
-    one = (np.array([-half, 0, -half], np.float32) - start) * slope
-    other = (np.array([half, 2 * half, half], np.float32) - start) * slope
+    low = np.array([-half, 0, -half], np.float32)
+    one, other = (low - start) * slope, (low + 2 * half - start) * slope
     enter, leave = np.minimum(one, other), np.maximum(one, other)
     t = enter.max(1)
     hit = (t <= leave.min(1)) & (t > NEAR)
-    faces = np.where(enter == t[:, None], -np.sign(rays), np.float32(0))
-    return np.where(hit, t, MISS), unit(faces)
+    return np.where(hit, t, MISS), unit(
+        np.where(enter == t[:, None], -np.sign(rays), np.float32(0))
+    )
 
 
-def _intersect_side(
-    start: Floats, rays: Floats, height: np.float32, radius: np.float32, taper: np.float32
-) -> Hit:
-    """Intersect the side of a cylinder or cone round the y axis.
+def _intersect_upright(start: Floats, rays: Floats, size: np.float32, *, shape: str) -> Hit:
+    """Intersect a cylinder or cone round the y axis.
 
-    It is `radius` wide on the ground, narrower by `taper` per unit of height. The upward part of
-    the normal is the same at any height, which rounds the light at the tip of a cone.
+    The upward part of the normal is the same at any height of the side, which rounds the light at
+    the tip of a cone.
     """
+    _, wide, high = FORMS[shape]
+    radius, height = wide * size, high * size
+    top = radius if shape == "cylinder" else np.float32(0)
+    taper = (radius - top) / height  # Narrower by so much per unit of height
     (ox, oy, oz), (dx, dy, dz) = start.T, rays.T
     radius_at_start = radius - taper * oy
     a = dx * dx + dz * dz - taper * taper * dy * dy
@@ -199,29 +188,18 @@ def _intersect_side(
         hit = (square > 0) & (t > NEAR) & (y > 0) & (y < height) & (t < nearest)
         nearest = np.where(hit, t, nearest)
     t = np.where(np.isfinite(nearest), nearest, 0)
-    normal = np.stack([ox + t * dx, np.full(len(t), taper * radius, np.float32), oz + t * dz], -1)
-    return nearest, unit(normal)
-
-
-def _intersect_cylinder(start: Floats, rays: Floats, size: np.float32) -> Hit:
-    height, radius = 1.9 * size, 0.78 * size
-    nearest, normal = _intersect_side(start, rays, height, radius, np.float32(0))
-    t = (height - start[:, 1]) / _nonzero(rays[:, 1])
-    position = start[:, ::2] + t[:, None] * rays[:, ::2]
-    lid = (t > NEAR) & (t < nearest) & (dot(position, position) < radius * radius)
-    up = np.array([0, 1, 0], np.float32)
-    return np.where(lid, t, nearest), np.where(lid[:, None], up, normal)
-
-
-def _intersect_cone(start: Floats, rays: Floats, size: np.float32) -> Hit:
-    height, radius = 2.2 * size, 0.95 * size
-    return _intersect_side(start, rays, height, radius, radius / height)
+    up = np.full(len(t), taper * radius, np.float32)
+    normal = unit(np.stack([ox + t * dx, up, oz + t * dz], -1))
+    t = (height - oy) / _nonzero(dy)
+    x, z = ox + t * dx, oz + t * dz
+    lid = (t > NEAR) & (t < nearest) & (x * x + z * z < top * top)
+    return np.where(lid, t, nearest), np.where(lid[:, None], UP, normal)
 
 
 def _intersect_ring(start: Floats, rays: Floats, size: np.float32) -> Hit:
     """Intersect a torus in the plane z = 0 by sphere tracing."""
     ring_radius, tube_radius = 0.72 * size, 0.27 * size
-    start = start - np.array([0, size, 0], np.float32)
+    start = start - UP * size
     middle, square = _chord(start, rays, size)
     half = np.sqrt(np.maximum(square, 0))
     t, leave = np.maximum(middle - half, NEAR), middle + half
@@ -243,7 +221,7 @@ def _intersect_ring(start: Floats, rays: Floats, size: np.float32) -> Hit:
 FORMS: dict[str, tuple[Callable[[Floats, Floats, np.float32], Hit], float, float]] = {
     "ball": (_intersect_ball, 1.0, 2.0),
     "cube": (_intersect_cube, 1.21, 1.7),
-    "cylinder": (_intersect_cylinder, 0.78, 1.9),
-    "cone": (_intersect_cone, 0.95, 2.2),
+    "cylinder": (partial(_intersect_upright, shape="cylinder"), 0.78, 1.9),
+    "cone": (partial(_intersect_upright, shape="cone"), 0.95, 2.2),
     "ring": (_intersect_ring, 1.0, 2.0),
 }

@@ -9,11 +9,10 @@ from itertools import pairwise
 import numpy as np
 
 from vrthinker_core.drawn.notes import CLEAR, FACT_KINDS, HARDLY, JUMPS, MOVES, ODDLY
-from vrthinker_core.drawn.scene import FRAMES, Scene
-from vrthinker_core.drawn.world import DrawnPair, verdict_from_flaws
+from vrthinker_core.drawn.world import FRAMES, DrawnPair, Scene
 from vrthinker_core.protocols.base import PromptProtocol
 from vrthinker_core.protocols.factory import make_protocol
-from vrthinker_core.types import Dimension, FrameRef, ProtocolName, Settings, Side, Verdict
+from vrthinker_core.types import FrameRef, ProtocolName, Settings, Side, Verdict
 from vrthinker_core.types.messages import ANSWER_ORDER, SUB_SCORES
 
 FORCED_EVERY = 12  # One lesson in so many answers early
@@ -21,6 +20,10 @@ MORE = "More frames are needed.\n"
 SMOOTHLY = "moves smoothly"
 BETTER = ("neither", "video 1", "video 2")  # By label
 FLAWS = HARDLY, JUMPS
+TAGS: dict[ProtocolName, tuple[str, str, str]] = {
+    "paired": ("Snapshot", "Think", "Answer"),
+    "concat": ("snapshot", "think", "final answer"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,7 @@ class SeenFrame:
     ref: FrameRef
     number: str  # The protocol's
     index: int  # Of the 128 frames of the clip
-    place: tuple[float, float] | None  # As in `Scene.place`
+    where: str  # The solid's place in per cent, in words
     state: str  # One of notes.PICTURES
     motion: str  # One of notes.MOTIONS, or ""
     # The nearest noted frames that this one is compared with; () for the first frames
@@ -53,10 +56,11 @@ class Evidence:
             noted = sorted(grown.frames(ref.side), key=lambda frame: frame.index)
             before = [frame for frame in noted if frame.index < index][-1:]
             beside = (*before, *[frame for frame in noted if frame.index > index][:1])
-            motion = _motion_word(scene, index, [frame.index for frame in beside])
-            number, state = self.protocol.frame_number(ref), scene.picture_state(index)
-            told = beside if self.looks else ()
-            seen = SeenFrame(ref, number, index, scene.place(index), state, motion, told)
+            steps = [_step_word(scene, *sorted((index, frame.index))) for frame in beside]
+            motion = min(steps, key=lambda word: (word not in FLAWS, word != ODDLY), default="")
+            number, where = self.protocol.frame_number(ref), _where(scene.place(index))
+            state, told = scene.picture_state(index), beside if self.looks else ()
+            seen = SeenFrame(ref, number, index, where, state, motion, told)
             grown = replace(grown, looks=(*self.looks, (*grown.looks[-1], seen)))
         return grown
 
@@ -88,19 +92,14 @@ class Evidence:
     @property
     def verdict(self) -> Verdict:
         """The labels as far as these frames show them."""
-        return verdict_from_flaws(
-            *(
-                (self.pair.wanted.count_wrong(scene.facts), *map(bool, self.flaws(side)))
-                for side, scene in self.pair.scenes.items()
-            )
-        )
+        return self.pair.labels(map(self.flaws, Side))
 
 
-def _motion_word(scene: Scene, index: int, neighbours: Sequence[int]) -> str:
-    """Return how a frame follows its neighbours, "" if it has none."""
-    words = [_step_word(scene, *sorted((index, other))) for other in neighbours]
-    flaws = [word for word in words if word in FLAWS]
-    return flaws[0] if flaws else ODDLY if ODDLY in words else MOVES if words else ""
+def _where(place: tuple[float, float] | None) -> str:
+    if place is None:
+        return "with nothing to follow"
+    x, y = (min(max(round(100 * share), 0), 100) for share in place)
+    return f"at {x}%,{y}%"
 
 
 def _step_word(scene: Scene, start: int, end: int) -> str:
@@ -129,7 +128,11 @@ def _next_indices(evidence: Evidence) -> tuple[int, ...]:
     for side in evidence.unsettled:
         near: list[int] = []
         if len(looks) == 1:
-            near = _middles([ref.slot for ref in protocol.opening_refs if ref.side is side])
+            first = [ref.slot for ref in protocol.opening_refs if ref.side is side]
+            step = first[1] - first[0]
+            # The first frames may begin with the clip and leave a gap at its end
+            end = [first[-1] + step] if first[0] < step // 4 else []
+            near = [sum(each) // 2 for each in pairwise(first + end)]
         elif len(looks) == 2:
             odd = [frame.ref.slot for frame in evidence.odd_frames(side)]
             near = [slot + step for slot in odd for step in (-steps, steps)]
@@ -137,15 +140,6 @@ def _next_indices(evidence: Evidence) -> tuple[int, ...]:
     seen = {frame.ref for look in looks for frame in look}
     numbers = {int(protocol.frame_number(ref)) for ref in wanted if ref not in seen}
     return tuple(sorted(numbers)[: protocol.frames_per_call])
-
-
-def _middles(slots: Sequence[int]) -> list[int]:
-    """Return the slots midway between the first frames."""
-    middles = [(start + end) // 2 for start, end in pairwise(slots)]
-    step = slots[1] - slots[0]
-    if slots[0] < step // 4:  # The first frames begin with the clip and leave a gap at its end
-        middles.append(slots[-1] + step // 2)
-    return middles
 
 
 def write_lesson(pair: DrawnPair, protocol: ProtocolName) -> tuple[str, ...]:
@@ -175,60 +169,51 @@ def play_teacher(pair: DrawnPair, protocol: PromptProtocol) -> list[tuple[str, E
 
 def _reply(evidence: Evidence, wanted: tuple[int, ...]) -> str:
     """Return a reply that calls for `wanted`, or answers if ()."""
-    paired = evidence.protocol.name == "paired"
-    tag, think_tag = ("Snapshot", "Think") if paired else ("snapshot", "think")
-    end = _final_answer(evidence)
+    protocol, end = evidence.protocol, _final_answer(evidence)
+    snapshot, think, _ = TAGS[protocol.name]
     if wanted:
         labels = f"{_labels(evidence)}, CF={2 if len(evidence.looks) == 1 else 3}"
         answer = f"<recommend answer>{labels}</recommend answer>\n"
-        end = f"</{think_tag}>\n{'' if paired else answer}{evidence.protocol.call(wanted)}"
-    think = _think(evidence, more=bool(wanted))
-    return f"<{tag}>\n{_snapshot(evidence)}</{tag}>\n<{think_tag}>\n{think}{end}"
+        end = f"</{think}>\n{'' if protocol.name == 'paired' else answer}{protocol.call(wanted)}"
+    thoughts = _think(evidence, more=bool(wanted))
+    return f"<{snapshot}>\n{_snapshot(evidence)}</{snapshot}>\n<{think}>\n{thoughts}{end}"
 
 
 def _final_answer(evidence: Evidence) -> str:
-    labels = _labels(evidence)
-    if evidence.protocol.name == "paired":
-        return f"</Think>\n<Answer>{labels}</Answer>"
-    return f"</think>\n<final answer>{labels}</final answer>"
+    _, think, answer = TAGS[evidence.protocol.name]
+    return f"</{think}>\n<{answer}>{_labels(evidence)}</{answer}>"
 
 
 def _labels(evidence: Evidence) -> str:
-    labels = dict(evidence.verdict)
-    return ", ".join(f"{name.value}={int(labels[name] or 0)}" for name in ANSWER_ORDER)
+    labels = evidence.verdict.labels
+    return ", ".join(f"{name.value}={labels[name]}" for name in ANSWER_ORDER)
 
 
 def _snapshot(evidence: Evidence) -> str:
     """Describe the frames of the last look, the prompt first."""
     look, paired = evidence.looks[-1], evidence.protocol.name == "paired"
     flaws = map(evidence.flaws, Side)
-    states = [f" {picture or CLEAR}, {motion or SMOOTHLY}" for picture, motion in flaws]
+    states = [f"{picture or CLEAR}, {motion or SMOOTHLY}" for picture, motion in flaws]
     if len(evidence.looks) > 1:
         head = "Video 1, then video 2: " if paired else "Video 1, from #49 on video 2: "
         noted = "".join(_entry(frame, paired=paired) for frame in look)
-        return f"{head}{noted}so far video 1:{states[0]}; so far video 2:{states[1]}.\n"
+        return f"{head}{noted}so far video 1: {states[0]}; so far video 2: {states[1]}.\n"
     lines = [f"The prompt asks for {evidence.pair.wanted.scene}.\n"]
     for (side, scene), state in zip(evidence.pair.scenes.items(), states, strict=True):
         noted = "".join(_entry(frame) for frame in look if frame.ref.side is side)
-        lines.append(f"Video {int(side)} shows {scene.facts.moving}: {noted}so far{state}.\n")
+        shown = f"{scene.facts.solid} moving {scene.facts.direction}"
+        lines.append(f"Video {int(side)} shows {shown}: {noted}so far {state}.\n")
     return "".join(lines)
 
 
 def _entry(frame: SeenFrame, *, paired: bool = False) -> str:
     """Describe one frame: number, place, places beside it, picture and motion."""
     number = "video 2" if paired and frame.ref.side is Side.SECOND else f"#{frame.number}"
-    beside = ", ".join(f"#{each.number}{_where(each)}" for each in frame.beside)
+    beside = ", ".join(f"#{each.number} {each.where}" for each in frame.beside)
     around = f" ({beside})" if beside else ""
-    motion = f", {frame.motion}" if frame.motion else ""
-    return f"{number}{_where(frame)}{around} {frame.state}{motion}; "
-
-
-def _where(frame: SeenFrame) -> str:
-    """Return the solid's place in per cent."""
-    if frame.place is None:
-        return " with nothing to follow"
-    x, y = (min(max(round(100 * share), 0), 100) for share in frame.place)
-    return f" at {x}%,{y}%"
+    return (
+        f"{number} {frame.where}{around} {', '.join(filter(None, (frame.state, frame.motion)))}; "
+    )
 
 
 def _think(evidence: Evidence, *, more: bool) -> str:
@@ -236,23 +221,21 @@ def _think(evidence: Evidence, *, more: bool) -> str:
     first, pair, protocol = len(evidence.looks) == 1, evidence.pair, evidence.protocol
     numbers = dict.fromkeys(protocol.frame_number(ref) for ref in protocol.opening_refs)
     opening = ", ".join(f"#{number}" for number in numbers)
-    labels = {dimension: int(label or 0) for dimension, label in evidence.verdict}
-    counts = [pair.wanted.count_wrong(scene.facts) for scene in pair.scenes.values()]
-    wrong = [f" has {('no', 'one')[count]} fact wrong" for count in counts]
+    better = {name: BETTER[label] for name, label in evidence.verdict.labels.items()}
+    wrong = [f"has {('no', 'one')[count]} fact wrong" for count in pair.wrong]
     pictures, motions = zip(*map(evidence.flaws, Side), strict=True)
+    each = ": video 1 {}, video 2 {}".format
+    topics = zip(SUB_SCORES, ("prompt", "picture", "motion"), strict=True)
+    leads = ", ".join(f"{better[name]} leads on the {topic}" for name, topic in topics)
     lines = [_compare_facts(pair) if first else ""]
-    for dimension, about, said, settled in (
-        (Dimension.TA, f" ({opening})", wrong, True),
-        (Dimension.VQ, "", [f" is {flaw or CLEAR}" for flaw in pictures], all(pictures)),
-        (Dimension.MQ, "", [f" {flaw or SMOOTHLY}" for flaw in motions], all(motions)),
+    for name, reason, settled in (  # If settled, no further frame will change the label
+        ("TA", f" ({opening})" + each(*wrong), True),
+        ("VQ", each(*(f"is {flaw or CLEAR}" for flaw in pictures)), all(pictures)),
+        ("MQ", each(*(flaw or SMOOTHLY for flaw in motions)), all(motions)),
+        ("OA", f": {leads}", False),
     ):
-        conclusion = _conclusion(labels[dimension], settled=settled or not more)
-        lines.append(f"{dimension.value}{about}: video 1{said[0]}, video 2{said[1]}{conclusion}")
-    leads = ", ".join(
-        f"{BETTER[labels[name]]} leads on the {topic}"
-        for name, topic in zip(SUB_SCORES, ("prompt", "picture", "motion"), strict=True)
-    )
-    lines.append(f"OA: {leads}{_conclusion(labels[Dimension.OA], settled=not more)}")
+        far = "" if settled or not more else " so far"
+        lines.append(f"{name}{reason}, so {better[name]} is better{far}.\n")
     if more and first:
         lines.append("Flaws may hide between these frames.\n")
     elif more:
@@ -271,8 +254,3 @@ def _compare_facts(pair: DrawnPair) -> str:
         one, two = (f"{each}, {'' if each == wanted else 'not '}as asked" for each in shown)
         lines.append(f"{kind.title()} {wanted}: video 1 {one}; video 2 {two}.\n")
     return "".join(lines)
-
-
-def _conclusion(label: int, *, settled: bool) -> str:
-    """Return a dimension's conclusion; `settled` if no further frame will change it."""
-    return f", so {BETTER[label]} is better{'' if settled else ' so far'}.\n"

@@ -8,66 +8,23 @@ import csv
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import av
 import av.error
-import numpy as np
 from av.video.reformatter import ColorRange, Colorspace
 
 from vrthinker_core.drawn.renderer import SceneRenderer
-from vrthinker_core.drawn.scene import FRAMES, Scene
-from vrthinker_core.drawn.world import DrawnPair, draw_pair
+from vrthinker_core.drawn.world import FRAMES, Scene, pair_of
 from vrthinker_core.errors import BadInput, os_errors
 from vrthinker_core.storage import atomic_path, remove_parts
 from vrthinker_core.system import cpu_count
-from vrthinker_core.types import Side
+from vrthinker_core.types.messages import ANSWER_ORDER
 from vrthinker_core.video.timeline import MARK, UNSEALED, PacketDigest, unmarked
 
 FRAME_RATE = 24  # Frames a second
-MIN_SIZE, MAX_SIZE = 112, 1080  # Pixels per side of a video; only even numbers
-PAIRS_CSV = "pairs.csv"
 WORLD = "506819e5"  # What comments call this world; earlier versions drew others, too
-
-
-@dataclass(frozen=True, slots=True)
-class _Video:
-    """One video of a run: seed, pair, side, pixels per side."""
-
-    seed: int
-    number: int
-    side: Side
-    size: int
-
-    @property
-    def name(self) -> str:  # Says nothing about the labels
-        return f"pair_{self.number:04d}_{'ab'[self.side - 1]}.mp4"
-
-    @property
-    def comment(self) -> str:
-        drawn = f"seed {self.seed}, pair {self.number}, video {self.side.value}, {self.size} px"
-        return f"drawn world {WORLD}: {drawn}"
-
-    def write(self, out: Path) -> None:
-        scene = pair_of(self.seed, self.number).scenes[self.side]
-        write_video(scene, out / self.name, self.size, comment=self.comment)
-
-    def exists(self, out: Path) -> bool:
-        """Return whether the folder holds the video; raise `BadInput` for another one."""
-        path = out / self.name
-        if not path.exists():
-            return False
-        try:
-            with av.open(str(path)) as video:
-                comment = video.metadata.get("comment", "")
-        except av.error.InvalidDataError:
-            return False
-        drawn_from = unmarked(comment)
-        if self.comment not in (drawn_from, comment):
-            other = f"videos of another seed, size or version ({self.name})"
-            raise BadInput(f"{out} holds {other}: name an empty folder for the pairs.")
-        return drawn_from is not None  # Earlier versions wrote no mark
 
 
 def write_pairs(
@@ -88,46 +45,52 @@ def write_pairs(
         raise BadInput(f"There must be at least one pair to write, not {count}.")
     if seed < 0:
         raise BadInput(f"A seed is 0 or larger, not {seed}.")
-    if size % 2 or not MIN_SIZE <= size <= MAX_SIZE:
-        raise BadInput(
-            f"A video's side is an even number of pixels from {MIN_SIZE} to {MAX_SIZE}, not {size}."
+    if size not in range(112, 1081, 2):
+        raise BadInput(f"A video's side is an even number of pixels from 112 to 1080, not {size}.")
+    pairs = [pair_of(seed, number) for number in range(count)]
+    videos = [
+        (
+            scene,
+            out / f"pair_{number:04d}_{'ab'[side - 1]}.mp4",  # Says nothing about the labels
+            f"drawn world {WORLD}: seed {seed}, pair {number}, video {side.value}, {size} px",
         )
-    videos = [_Video(seed, number, side, size) for number in range(count) for side in Side]
+        for number, pair in enumerate(pairs)
+        for side, scene in pair.scenes.items()
+    ]
     with os_errors(f"The pairs cannot be written to {out}"):
         _prepare_folder(out)
-        missing = [video for video in videos if not video.exists(out)]
+        missing = [video for video in videos if not _holds_video(*video[1:])]
         done = len(videos) - len(missing)
         progress(done, len(videos))
         # Most of the time is spent in OpenCV, NumPy and x264, where threads run side by side
         with ThreadPoolExecutor(cpu_count()) as threads:
             # No name holds the iterator: an error in the loop drops it, which cancels the rest
-            for _ in threads.map(lambda video: video.write(out), missing):
-                done += 1
-                progress(done, len(videos))
-        path = out / PAIRS_CSV
+            write, parts = partial(write_video, size=size), zip(*missing, strict=True)
+            for number, _ in enumerate(threads.map(write, *parts), done + 1):
+                progress(number, len(videos))
+        path = out / "pairs.csv"
         with atomic_path(path) as part, part.open("w", encoding="utf-8", newline="") as file:
-            rows, labels = csv.writer(file, lineterminator="\n"), ("TA", "VQ", "MQ", "OA")
-            rows.writerow(("video1", "video2", "prompt", *labels))
-            for first, second in zip(videos[::2], videos[1::2], strict=True):
-                pair, names = pair_of(seed, first.number), (first.name, second.name)
-                rows.writerow([*names, pair.prompt, *(pair.verdict.labels[x] for x in labels)])
+            rows = csv.writer(file, lineterminator="\n")
+            rows.writerow(("video1", "video2", "prompt", *ANSWER_ORDER))
+            names = [video.name for _, video, _ in videos]
+            for first, second, pair in zip(names[::2], names[1::2], pairs, strict=True):
+                labels = map(pair.verdict.labels.get, ANSWER_ORDER)
+                rows.writerow((first, second, pair.prompt, *labels))
     return path
 
 
-def write_video(scene: Scene, path: Path, size: int = 448, *, comment: str = "") -> None:
+def write_video(scene: Scene, path: Path, comment: str = "", size: int = 448) -> None:
     """Write a scene as H.264, 128 frames at 24 a second.
 
     Replaces a file of that name at the end. Raises `OSError`.
     """
     with atomic_path(path) as part:
         renderer = SceneRenderer(scene, size, supersample=4)
-        options = {"movflags": "+faststart"}
-        with av.open(str(part), "w", format="mp4", options=options) as video:
+        with av.open(str(part), "w", format="mp4", options={"movflags": "+faststart"}) as video:
             video.metadata["comment"] = "; ".join(filter(None, (comment, UNSEALED)))
             quality = {"crf": "18", "preset": "medium"}
             stream = video.add_stream("libx264", rate=FRAME_RATE, options=quality)
-            stream.width = stream.height = size
-            stream.pix_fmt = "yuv420p"
+            stream.width, stream.height, stream.pix_fmt = size, size, "yuv420p"
             # Untagged, players guess the matrix by the size of the picture.
             space, colours = Colorspace.ITU601, ColorRange.MPEG
             stream.codec_context.colorspace, stream.codec_context.color_range = space, colours
@@ -148,20 +111,28 @@ def write_video(scene: Scene, path: Path, size: int = 448, *, comment: str = "")
         part.write_bytes(part.read_bytes().replace(UNSEALED.encode(), seal))
 
 
-def pair_of(seed: int, number: int) -> DrawnPair:
-    """Return pair `number` of the run with `seed`."""
-    state = np.random.SeedSequence((seed, number)).generate_state(1, np.uint64)
-    return draw_pair(int(state[0]))
-
-
 def _prepare_folder(out: Path) -> None:
     """Make the folder; raise `BadInput` if it holds anything but drawn pairs."""
     out.mkdir(parents=True, exist_ok=True)
     remove_parts(out)
     names = sorted(path.name for path in out.iterdir())
-    videos = [name for name in names if re.fullmatch(r"pair_\d{4,}_[ab]\.mp4", name)]
-    own = {*videos, PAIRS_CSV} if videos else set()  # A table alone is somebody else's
-    if foreign := [name for name in names if name not in own]:
-        raise BadInput(
-            f"{out} holds something else ({foreign[0]}): name an empty folder for the pairs."
-        )
+    # A table alone is somebody else's
+    own = r"pair_\d{4,}_[ab]\.mp4" + (r"|pairs\.csv" if len(names) > 1 else "")
+    if other := next((name for name in names if not re.fullmatch(own, name)), ""):
+        raise BadInput(f"{out} holds something else ({other}): name an empty folder for the pairs.")
+
+
+def _holds_video(path: Path, comment: str) -> bool:
+    """Return whether the video is whole; raise `BadInput` for another one."""
+    if not path.exists():
+        return False
+    try:
+        with av.open(str(path)) as video:
+            found = video.metadata.get("comment", "")
+    except av.error.InvalidDataError:
+        return False
+    drawn_from = unmarked(found)
+    if comment not in (drawn_from, found):
+        other = f"videos of another seed, size or version ({path.name})"
+        raise BadInput(f"{path.parent} holds {other}: name an empty folder for the pairs.")
+    return drawn_from is not None  # Earlier versions wrote no mark

@@ -10,7 +10,7 @@ from bisect import bisect
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
@@ -19,10 +19,9 @@ from typing import Literal, get_args
 import numpy as np
 
 from vrthinker_core.drawn.renderer import SceneRenderer
-from vrthinker_core.drawn.scene import FRAMES
 from vrthinker_core.drawn.video_files import FRAME_RATE
-from vrthinker_core.drawn.world import TRAINING_SEEDS, DrawnPair, draw_pair
-from vrthinker_core.errors import BadInput, VideoError
+from vrthinker_core.drawn.world import FRAMES, TRAINING_SEEDS, DrawnPair, pair_of
+from vrthinker_core.errors import BadInput, VideoError, VrThinkerError
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import pairs_digest
 from vrthinker_core.training.config import PartsConfig
@@ -83,33 +82,34 @@ class DrawnFrames:
 
 
 class OpenClips(AbstractContextManager["OpenClips"]):
-    """Pairs of videos, opened when a frame is asked for; the least recently asked one is closed.
+    """Pairs of videos, opened when a frame is asked for; safe for threads.
 
-    A closed pair is opened again when it is asked again. Safe for threads. Whoever makes one closes
-    it.
+    The pair that was not asked for longest is closed, until it is asked again.
     """
 
     def __init__(self, plan: FramePlan, most: int = 16) -> None:
         """`plan`: of the protocol that asks; `most`: open pairs, of two processes each."""
         self._plan, self._most = plan, most
         self._lock, self._pool = threading.RLock(), DecoderPool()
-        self._open: OrderedDict[VideoPair, tuple[PairOpening, tuple[Clip, Clip]]] = OrderedDict()
+        self._open: OrderedDict[VideoPair, PairOpening] = OrderedDict()
 
-    def frames(self, videos: VideoPair, refs: Sequence[FrameRef]) -> tuple[Frame, ...]:
-        """The frames of a pair. Raises VideoError with one sentence that names the video."""
+    @contextmanager
+    def opened(self, videos: VideoPair) -> Iterator[tuple[Clip, Clip]]:
+        """Hold both clips of a pair. Raises VideoError with one sentence that names the video."""
         with self._lock:
-            clips = self._clips(videos)
+            if videos not in self._open:
+                self._keep(self._most - 1)
+                with ThreadPoolExecutor(2) as executor:
+                    self._open[videos] = PairOpening(videos, self._plan, self._pool, executor)
+            self._open.move_to_end(videos)
             try:
-                return frame_source(clips)(refs)
-            except VideoError:
-                self._open.pop(videos)[0].close()
+                first, second, error = self._open[videos].clips()
+                if first is None or second is None:
+                    raise error or VideoError("The videos cannot be opened.")
+                yield first, second
+            except VrThinkerError:
+                self._open.pop(videos).close()
                 raise
-
-    def infos(self, videos: VideoPair) -> tuple[ClipInfo, ClipInfo]:
-        """What the two files are. Raises VideoError."""
-        with self._lock:
-            first, second = self._clips(videos)
-            return first.info, second.info
 
     def close(self) -> None:
         """Close every pair that is open. May be called again."""
@@ -120,27 +120,14 @@ class OpenClips(AbstractContextManager["OpenClips"]):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _clips(self, videos: VideoPair) -> tuple[Clip, Clip]:
-        if videos not in self._open:
-            self._keep(self._most - 1)
-            with ThreadPoolExecutor(2) as executor:
-                opening = PairOpening(videos, self._plan, self._pool, executor)
-            first, second, error = opening.clips()
-            if first is None or second is None:
-                opening.close()
-                raise error or VideoError("The videos cannot be opened.")
-            self._open[videos] = opening, (first, second)
-        self._open.move_to_end(videos)
-        return self._open[videos][1]
-
     def _keep(self, most: int) -> None:
         while len(self._open) > most:
-            self._open.popitem(last=False)[1][0].close()
+            self._open.popitem(last=False)[1].close()
 
 
 @dataclass(frozen=True, slots=True)
 class ClipFrames:
-    """A `FrameSource` over the two files of a pair, opened when the first frame is asked for."""
+    """A `FrameSource` over the files of a pair."""
 
     videos: VideoPair
     among: OpenClips = field(repr=False, compare=False)
@@ -148,17 +135,16 @@ class ClipFrames:
     @property
     def clips(self) -> tuple[ClipInfo, ClipInfo]:
         """What the two files are."""
-        return self.among.infos(self.videos)
+        with self.among.opened(self.videos) as (first, second):
+            return first.info, second.info
 
     def __call__(self, refs: Sequence[FrameRef]) -> tuple[Frame, ...]:
-        """The frames of the refs, in their order."""
-        return self.among.frames(self.videos, refs)
+        """Return the frames of the refs, in their order."""
+        with self.among.opened(self.videos) as clips:
+            return frame_source(clips)(refs)
 
 
-FramePlans = Mapping[ProtocolName, FramePlan]
-"""Which frames each protocol asks for."""
-
-
+FramePlans = Mapping[ProtocolName, FramePlan]  # Which frames each protocol asks for
 PartName = Literal["cold-start", "rejection", "grpo", "held-out"]
 PARTS: tuple[PartName, ...] = get_args(PartName)
 FEW_PROMPTS = 8  # Fewer are not divided between the stages
@@ -172,8 +158,7 @@ class PairSet(AbstractContextManager["PairSet"]):
     Whoever opens one closes it; sets that are made from it share its videos.
     """
 
-    pair: Callable[[int], LabelledPair]
-    """Gives the pair of a number. Raises IndexError if there is none."""
+    pair: Callable[[int], LabelledPair]  # Of a number; raises IndexError if there is none
     size: int | None = None  # None if they never end
     digest: str | None = None  # Of pairs and labels, in order; None for drawn ones
     members: tuple[tuple[PairSet, float], ...] = ()  # Of a mixture, with their weights
@@ -218,15 +203,14 @@ class PairSet(AbstractContextManager["PairSet"]):
 
         Pairs take the protocols of `plans` in turn; without any they take the judge's.
         """
-        grids: list[tuple[ProtocolName | None, Grid]] = [(None, EVERY_FRAME)]
+        grids: dict[ProtocolName | None, Grid] = {None: EVERY_FRAME}
         if plans:
-            grids = [(protocol, plan.grid) for protocol, plan in plans.items()]
+            grids = {protocol: plan.grid for protocol, plan in plans.items()}
 
         def pair(number: int) -> LabelledPair:
-            state = int(np.random.SeedSequence((seed, number)).generate_state(1, np.uint64)[0])
-            drawn = draw_pair(state % TRAINING_SEEDS)
-            protocol, grid = grids[number % len(grids)]
-            source = DrawnFrames(drawn, grid=grid)
+            drawn = pair_of(seed, number, below=TRAINING_SEEDS)
+            protocol = list(grids)[number % len(grids)]
+            source = DrawnFrames(drawn, grid=grids[protocol])
             return LabelledPair(drawn.prompt, drawn.verdict, source, number, protocol)
 
         return cls(pair)
@@ -270,24 +254,24 @@ class PairSet(AbstractContextManager["PairSet"]):
             return int.from_bytes(hashlib.sha256(text).digest()[:8])
 
         known = sorted({pair.prompt for pair in self._finite_pairs()}, key=place)
-        last = set(known[1:][-1:])
+        last = known[1:][-1:]
         shares = config.cold_start, config.rejection, config.grpo, config.held_out
         ends = [end / sum(shares) * 2**64 for end in accumulate(shares)][:-1]
-        found: dict[PartName, set[str]] = {name: set() for name in PARTS}
-        for prompt in known:
-            found["held-out" if prompt in last else PARTS[bisect(ends, place(prompt))]].add(prompt)
+        parts = {prompt: PARTS[bisect(ends, place(prompt))] for prompt in known}
+        parts |= dict.fromkeys(last, PARTS[-1])
+        found = {name: {prompt for prompt in known if parts[prompt] == name} for name in PARTS}
         if len(known) < FEW_PROMPTS or not all(found.values()):
-            found = {**dict.fromkeys(PARTS, set(known) - last), "held-out": last}
+            found = {**dict.fromkeys(PARTS, {*known} - {*last}), PARTS[-1]: {*last}}
         return found
 
     def part(self, name: PartName, config: PartsConfig) -> PairSet:
-        """Return the pairs of a stage, or the held-out ones. Drawn pairs have ranges of numbers.
+        """Return the pairs of a part; drawn pairs have ranges of numbers.
 
         Raises BadInput if all pairs have one prompt, and held-out ones are wanted.
         """
         prompts, members = self._divide(config)[name], self.members or [(self, 1.0)]
-        parts = [(each._part(name, prompts), weight) for each, weight in members]
-        parts = [(part, weight) for part, weight in parts if part.size != 0]
+        divided = [(each._part(name, prompts), weight) for each, weight in members]
+        parts = [(part, weight) for part, weight in divided if part.size != 0]
         if not parts:
             raise BadInput(
                 "All pairs of the data have one prompt, and those of one prompt are held out to "
@@ -322,9 +306,8 @@ class PairSet(AbstractContextManager["PairSet"]):
 
         Pair k of epoch e has the number e * size + k. Each time, other replies are sampled.
         """
-        if self.size is None:
+        if (size := self.size) is None:
             return self
-        size = self.size
 
         def pair(number: int) -> LabelledPair:
             epoch, place = divmod(number, size)

@@ -19,7 +19,6 @@ from vrthinker_core.drawn.notes import (
     outside_words,
     prompt_reason,
     read_frame_facts,
-    read_prompt_facts,
 )
 from vrthinker_core.errors import JudgeError, fault_names
 from vrthinker_core.protocols.factory import protocol_of
@@ -476,9 +475,8 @@ class RunView:
             sentence = find_sentence(dimension, thoughts)
             named = [shown[str(number)] for number in frame_numbers(sentence, shown)]
             if dimension is Dimension.TA and COUNTED_FACTS.search(sentence):
-                facts = next(filter(None, map(read_prompt_facts, thoughts)), ())
                 label = self.verdict.TA if self.verdict else None
-                sentence, telling = prompt_reason(facts, label)
+                sentence, telling = prompt_reason(thoughts, label)
                 named = named[:telling]
             elif all(f"neither leads on the {topic}" in sentence for topic in OVERALL_TOPICS):
                 sentence = words.NO_DIFFERENCE_OVERALL
