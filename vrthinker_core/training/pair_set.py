@@ -20,7 +20,7 @@ import numpy as np
 
 from vrthinker_core.drawn.renderer import SceneRenderer
 from vrthinker_core.drawn.video_files import FRAME_RATE
-from vrthinker_core.drawn.world import FRAMES, TRAINING_SEEDS, DrawnPair, pair_of
+from vrthinker_core.drawn.world import FRAMES, TRAINING_SEEDS, DrawnPair, draw_pair, pair_of
 from vrthinker_core.errors import BadInput, VideoError, VrThinkerError
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import pairs_digest
