@@ -54,7 +54,8 @@ VRThinker.HostForm = class {
     this.node = element("div", "vrt-judge-key", fields, foot, this.said, this.help);
     this.host.addEventListener("change", () => {
       this.key.value = "";
-      this.send({ act: "list", id: this.host.value });
+      this.wanted = this.host.value;
+      this.send({ act: "list", id: this.wanted });
     });
     this.models.addEventListener("change", () => this.draw());
     this.key.addEventListener("input", () => this.draw());
@@ -68,6 +69,9 @@ VRThinker.HostForm = class {
   }
 
   update(told) {
+    const isLate = this.wanted && this.wanted !== told.kind; // an answer to what was asked before
+    if (isLate) return this.send({ act: "list", id: this.wanted });
+    this.wanted = "";
     const fresh = this.told?.kind !== told.kind || this.told.models.length !== told.models.length;
     this.told = told;
     fill(this.host, told.list, (list) => list.map(([id, name]) => new Option(name, id)));

@@ -36,17 +36,17 @@ REPLIES = (
 )
 
 REACHED = {
-    "core lines": 37_029,
-    "core tokens": 245_667,
-    "core files": 152,
-    "modules with one importer": 26,
+    "core lines": 35_946,
+    "core tokens": 242_846,
+    "core files": 140,
+    "modules with one importer": 24,
     "folders of the core": 11,
     "levels below the core": 1,
-    "test lines": 35_840,
+    "test lines": 35_681,
     "js and css lines": 4_902,
     "js and css files": 16,
     "README bytes": 14_493,
-    "package READMEs, bytes": 24_976,
+    "package READMEs, bytes": 24_952,
 }
 ROOM = 1.02
 WALKED = {"command line": 24, "page": 33}
