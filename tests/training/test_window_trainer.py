@@ -248,7 +248,7 @@ def learn_part(launched: dict[str, str], checkpoint: Path, out: Path) -> None:
 
 
 def test_two_processes_equal_one(checkpoint: Path, tmp_path: Path) -> None:
-    """Four rows and three: the shorter process fills up."""
+    """Four rows and two: the shorter process fills up."""
     in_processes(2, learn_part, checkpoint, tmp_path)
     expected = reference(checkpoint, two_groups(checkpoint), "rollout")
     for number in range(2):
