@@ -86,7 +86,7 @@ class Evidence:
 
     @property
     def unsettled(self) -> list[Side]:
-        """The videos of which further frames may change a label."""
+        """The videos whose labels further frames may change."""
         return [side for side in Side if not all(self.flaws(side))]
 
     @property

@@ -168,7 +168,7 @@ def subsets(table: LabelTable, dimension: Dimension) -> tuple[Subset, ...]:
     """Score the pairs with the longest videos, with the longest prompts, and the rest.
 
     The length of a pair is that of both videos together, in seconds, or of the prompt, in
-    characters. Pairs as long as the last of the 10 % belong to them, too. A length that is the same
+    characters. Ties at the cut belong to the longest. A length that is the same
     in all pairs gives no subset.
     """
     results = table.results

@@ -88,8 +88,8 @@ VOTES = re.compile(r"weighted_results1_(\w+)")
 def read_dataset(kind: str, path: Path) -> list[EvaluationPair]:
     """Return the pairs and broken rows in row order.
 
-    Videos lie below the folder; those of a table that is given itself may have full paths, because
-    `export` writes these. Raises `BadInput`, with the way to download a published data set.
+    Videos lie below the folder. A table that is named itself may hold full paths, as those of
+    `export` do. Raises `BadInput`, with the way to download a published data set.
     """
     if kind not in DATASETS:
         raise BadInput(f"There is no data set {kind!r}. Choose one of {', '.join(DATASETS)}.")

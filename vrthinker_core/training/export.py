@@ -33,7 +33,7 @@ from vrthinker_core.words import count, encodable
 
 RowKind = Literal["sft", "preferences", "dpo", "rl", "videogen-reward"]  # As the command line says
 Row = dict[str, Any]  # The values are plain JSON
-FORMAT = "vr-thinker-rows/1"  # The first value of every row but those of a CSV
+FORMAT = "vr-thinker-rows/1"  # First value of each row, except in a CSV
 CSV_COLUMNS = (
     *("path_A", "path_B", "A_model", "B_model", "prompt", "VQ", "MQ", "TA", "Overall"),
     *("fps_A", "num_frames_A", "fps_B", "num_frames_B", "source", "qid"),

@@ -4,6 +4,7 @@ Source: section on GRPO and appendix A.1. Differences: a group of a pair that ca
 whose rewards are all equal after `grpo.redraws` further pairs, is left out of its step.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -113,16 +114,15 @@ class _Player:
         played = play_each(map(self.held_out.pair, share), self.judge, settings)
         own = [each for _, each in played if isinstance(each, Rollout)]
         self._finish()
-        right: list[dict[str, bool]] = gather_object(
-            [
-                {**right_labels(each.run.final_verdict, each.pair.truth), "all": each.correct}
-                for each in own
-            ]
-        )
-        names = {name: None for each in right for name in each}
-        self.measured = {
-            name: fmean(each[name] for each in right if name in each) for name in names
-        }
+        found = [
+            {**right_labels(each.run.final_verdict, each.pair.truth), "all": each.correct}
+            for each in own
+        ]
+        right = defaultdict[str, list[bool]](list)
+        for each in gather_object(found):
+            for name, is_right in each.items():
+                right[name].append(is_right)
+        self.measured = {name: fmean(values) for name, values in right.items()}
 
     def _finish(self) -> None:
         if isinstance(self.judge, VllmBackend):

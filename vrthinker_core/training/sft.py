@@ -20,7 +20,7 @@ import torch
 from transformers import PreTrainedTokenizerFast, Qwen2_5_VLForConditionalGeneration
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
-from vrthinker_core.backends.chat_template import VisionItem
+from vrthinker_core.backends.chat_template import PromptItem, VisionItem
 from vrthinker_core.backends.checkpoint import Checkpoint
 from vrthinker_core.backends.generation import LoadedModel
 from vrthinker_core.backends.transformers_local import TransformersBackend
@@ -81,6 +81,14 @@ class TokenRow:
         return row
 
 
+def placed_tokens(item: PromptItem, loaded: LoadedModel) -> list[int]:
+    """Return the tokens of a prompt item: a token, or a picture's or video's placeholders."""
+    if isinstance(item, int):
+        return [item]
+    control = loaded.tokenizer.control
+    return [control.image_pad if item.kind == "image" else control.video_pad] * item.num_tokens
+
+
 def token_rows(rollout: Rollout, loaded: LoadedModel) -> Iterator[TokenRow]:
     """Yield the rollout as rows; each reply is learnt once.
 
@@ -88,7 +96,6 @@ def token_rows(rollout: Rollout, loaded: LoadedModel) -> Iterator[TokenRow]:
     memory window has changed starts a new row. Placeholders stand for pictures.
     """
     tokenizer, control = loaded.tokenizer, loaded.tokenizer.control
-    pads = {"image": control.image_pad, "video": control.video_pad}
     prompts = [loaded.render(prompt) for prompt in rollout.prompts]
     turns: list[int] = []
     taught: set[int] = set()  # Positions of the judge's own tokens
@@ -106,7 +113,7 @@ def token_rows(rollout: Rollout, loaded: LoadedModel) -> Iterator[TokenRow]:
         ids: list[int] = []
         labels: list[int] = []
         for position, item in enumerate(whole):
-            new = [item] if isinstance(item, int) else [pads[item.kind]] * item.num_tokens
+            new = placed_tokens(item, loaded)
             ids += new
             labels += new if position in taught else [IGNORED] * len(new)
         items = tuple(item for item in whole if not isinstance(item, int))

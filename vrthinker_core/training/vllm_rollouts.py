@@ -11,11 +11,12 @@ from vrthinker_core.backends.checkpoint import Checkpoint
 from vrthinker_core.backends.generation import check_context
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import VrThinkerError
+from vrthinker_core.training.sft import placed_tokens
 from vrthinker_core.types.messages import Completion
 
 
 class VllmBackend(TransformersBackend):
-    """A `BatchBackend` whose replies TRL's `VLLMGeneration` samples with the trained weights.
+    """A `BatchBackend` over TRL's `VLLMGeneration`, which has the trained weights.
 
     A request's redirect and seed have no effect. A reply's limit is that of the generator.
     """
@@ -53,19 +54,10 @@ class VllmBackend(TransformersBackend):
         A served generator takes equally many prompts from each process, and pictures as runs of
         placeholders. A colocated one expands one placeholder for each picture itself.
         """
-        pad = self.loaded.tokenizer.control.image_pad
-        asked = [
-            [
-                token
-                for item in prompt
-                for token in (
-                    [item]
-                    if isinstance(item, int)
-                    else [pad] * (item.num_tokens if self._served else 1)
-                )
-            ]
-            for prompt in prompts
-        ]
+        asked: list[list[int]] = []
+        for prompt in prompts:
+            placed = (placed_tokens(item, self.loaded) for item in prompt)
+            asked.append([t for own in placed for t in (own if self._served else own[:1])])
         pictures: list[Any] = [
             [item.frames[0].image for item in prompt if isinstance(item, VisionItem)] or None
             for prompt in prompts

@@ -22,7 +22,14 @@ from trl.trainer.utils import use_adapter
 from vrthinker_core.backends.generation import LoadedModel
 from vrthinker_core.training.rewards import RolloutReward
 from vrthinker_core.training.rollouts import Rollout
-from vrthinker_core.training.sft import IGNORED, PIXELS, TokenRow, collate, token_rows
+from vrthinker_core.training.sft import (
+    IGNORED,
+    PIXELS,
+    TokenRow,
+    collate,
+    placed_tokens,
+    token_rows,
+)
 
 Batch = dict[str, Any]  # One forward pass, as TRL's `_compute_loss` reads it
 Objective = Literal["rollout", "token"]
@@ -121,8 +128,11 @@ class WindowTrainer(GRPOTrainer):  # type: ignore[misc]
         self.model.eval()
         if any(each.requires_grad for each in self._loaded.model.model.visual.parameters()):
             self._loaded.vision.clear()  # Features of the weights before the last step
-        if generator := getattr(self, "vllm_generation", None):
+        # TRL's own mark: held-out pairs and rollouts are played with the same weights
+        step, generator = self.state.global_step, getattr(self, "vllm_generation", None)
+        if generator and getattr(self, "_last_loaded_step", -1) != step:
             generator.sync_weights()
+            self._last_loaded_step = step
         try:
             with self.accelerator.autocast():
                 yield
@@ -223,9 +233,8 @@ def pack(rows: Sequence[LearntRow], loaded: LoadedModel) -> Batch:
 def filler(row: TokenRow, loaded: LoadedModel) -> TokenRow:
     """Return a smallest row that runs every module, with nothing learnt."""
     item = min(row.items, key=lambda each: each.num_tokens)
-    control, begin = loaded.tokenizer.control, row.input_ids[0]
-    pad = control.image_pad if item.kind == "image" else control.video_pad
-    ids = (begin, *[pad] * item.num_tokens, begin)
+    begin = row.input_ids[0]
+    ids = (begin, *placed_tokens(item, loaded), begin)
     return replace(row, input_ids=ids, labels=(IGNORED,) * len(ids), items=(item,), turns=())
 
 
