@@ -103,15 +103,16 @@ VRThinker.ExactFrames = class {
   }
 };
 
-/* A closer look: one pair of a run, large, at the judge's very pixels where they can be had. */
+/* A closer look: one pair of a run, large, at the judge's very pixels where they can be had; or
+both videos while they play. */
 VRThinker.FLICKER_MS = 700; // WCAG 2.3.1 allows three flashes a second; here it is less than one
 
 VRThinker.Closer = class {
   constructor() {
-    Object.assign(this, { pairs: [], position: 0, mode: "side", exact: {} });
+    Object.assign(this, { pairs: [], position: 0, mode: "side", exact: {}, moving: false });
     document.addEventListener("vrt:look", (event) => this.open(event.detail));
     document.addEventListener("vrt:trace", () => {
-      if (!this.isOpen) return;
+      if (!this.isOpen || this.moving) return;
       if (this.collect() && this.pairs[this.position]) this.drawPlace();
       else this.node.close();
     });
@@ -129,11 +130,63 @@ VRThinker.Closer = class {
     const same = (pair) => pair.turn === turn && tileKey(pair.tile) === tileKey(tile);
     const position = this.pairs.findIndex(same);
     if (position < 0) return;
-    this.opener = node;
+    this.begin(node, false);
+    this.show(position);
+  }
+
+  begin(opener, moving) {
+    Object.assign(this, { opener, moving });
+    this.node.classList.toggle("moving", moving);
+    const keys = moving ? "Arrow keys move by a frame, Space plays and pauses."
+      : "Arrow keys change the pair.";
+    say(this.hint, `${keys} A wheel, or + and −, zooms both; a drag moves them.`);
+    say(this.earlier, moving ? "‹ Frame" : "‹ Earlier");
+    say(this.later, moving ? "Frame ›" : "Later ›");
     this.zoom.set();
     this.node.showModal();
-    this.show(position);
     this.lenses.focus({ preventScroll: true });
+  }
+
+  /** Show what `players` play, from where they are; on closing, they go on from there. */
+  openVideos(players, opener) {
+    if (!this.node) this.build();
+    const { frameRates, place, playing, speed } = players;
+    players.pause();
+    this.from = players;
+    const sides = [1, 2].map((side) => `.vrt-closer .vrt-side${side} video`);
+    this.players ??= new VRThinker.Players(sides, () => this.drawMoment());
+    Object.assign(this.players, { frameRates, place, speed });
+    const come = players.videos().map(({ src }, side) => {
+      const video = this.figures[side].querySelector("video");
+      video.src = src;
+      return new Promise((done) => (video.onloadedmetadata = done));
+    });
+    Promise.all(come).then(() => {
+      this.players.seek(place);
+      if (playing) this.players.play();
+    });
+    this.begin(opener, true);
+    say(this.title, "Both videos");
+    say(this.note, "As your browser plays them.");
+    this.drawMode();
+    this.drawMoment();
+  }
+
+  /** The moment in both videos while they are shown. */
+  drawMoment() {
+    const { frameRates, place, playing } = this.players;
+    const told = this.players.videos().map((video, side) => {
+      const text = `Video ${side + 1} ${seconds(video?.currentTime)}`;
+      const rate = frameRates[side];
+      const frame = rate && video ? `, frame ${this.players.frameNumber(video, rate)}` : "";
+      return element("span", "", text, frame);
+    });
+    this.times.replaceChildren(...told);
+    this.scrub.value = place;
+    say(this.playButton, playing ? "❚❚" : "▶");
+    this.playButton.ariaLabel = playing ? "Pause both" : "Play both";
+    this.earlier.ariaDisabled = this.later.ariaDisabled = false;
+    say(this.place, "");
   }
 
   /** Take the pairs of the run. Return whether it is the same run as before. */
@@ -153,16 +206,15 @@ VRThinker.Closer = class {
     this.figures = [1, 2].map((side) => {
       const image = make("img", { draggable: false, alt: `Video ${side}` });
       const missing = element("span", "vrt-missing", "not requested");
+      const video = make("video", { muted: true, playsInline: true });
       const caption = element("figcaption", "", `Video ${side}`);
-      return element("figure", `vrt-lens vrt-side${side}`, image, missing, caption);
+      return element("figure", `vrt-lens vrt-side${side}`, image, missing, caption, video);
     });
     const keys = "Frames. Plus and minus zoom, Shift with an arrow moves, 0 shows all";
     this.lenses = Object.assign(group("vrt-lenses", keys, this.figures), { tabIndex: 0 });
     this.lenses.dataset.front = 1;
     // What belongs to one mode keeps its place, so that nothing moves from mode to mode.
-    const hint =
-      "Arrow keys change the pair. A wheel, or + and −, zooms both frames; a drag moves them.";
-    this.hint = element("p", "vrt-hint", hint);
+    this.hint = element("p", "vrt-hint");
     const ends = "Where Video 1 ends and Video 2 begins";
     this.slider = element("input", { type: "range", "aria-label": ends });
     this.slider.addEventListener("input", () => this.setWipe(this.slider.value));
@@ -171,12 +223,20 @@ VRThinker.Closer = class {
       this.flicker(false);
       this.turnOver();
     });
+    this.playButton = button("vrt-moves", "▶", () => this.players.toggle());
+    const moment = { type: "range", max: 1, step: "any", "aria-label": "Moment in both videos" };
+    this.scrub = element("input", { ...moment, class: "vrt-moves" });
+    this.scrub.addEventListener("input", () => {
+      this.players.pause();
+      this.players.seek(Number(this.scrub.value));
+    });
     const own = [this.hint, this.slider, this.pauseButton, this.otherButton];
-    this.earlier = button("", "‹ Earlier", () => this.step(-1));
-    this.later = button("", "Later ›", () => this.step(1));
+    this.earlier = button("", "", () => this.step(-1));
+    this.later = button("", "", () => this.step(1));
     this.place = element("p", { class: "vrt-place", role: "status" });
     this.note = element("p", { class: "vrt-note", role: "status" });
-    const foot = element("footer", "", this.earlier, this.place, this.later, this.note);
+    const foot = element("footer", "", this.earlier, this.playButton, this.scrub,
+      this.place, this.later, this.note);
     const parts = [head, this.tools(), this.lenses, element("div", "vrt-options", own), foot];
     const look = { class: "vrt vrt-closer", "aria-labelledby": this.title.id };
     this.node = element("dialog", look, parts);
@@ -193,6 +253,13 @@ VRThinker.Closer = class {
 
   onClose() {
     this.flicker(false);
+    if (this.moving) {
+      const { place, playing } = this.players;
+      this.players.pause();
+      for (const video of this.node.querySelectorAll("video")) video.removeAttribute("src");
+      this.from.seek(place);
+      if (playing) this.from.play();
+    }
     const pair = this.pairs[this.position];
     const isIt = (tile) => pair && tileKey(tile) === tileKey(pair.tile);
     const nodes = [...document.querySelectorAll(".vrt-tile")];
@@ -229,17 +296,19 @@ VRThinker.Closer = class {
       "=": () => this.zoom.by(VRThinker.ZOOM_STEP),
       "-": () => this.zoom.by(1 / VRThinker.ZOOM_STEP),
       0: () => this.zoom.set(),
+      " ": this.moving && target === this.lenses ? () => this.players.toggle() : null,
       Tab: target === end ? () => begin.focus() : null, // the focus stays inside
     };
     const moves = { Left: [0.1, 0], Right: [-0.1, 0], Up: [0, 0.1], Down: [0, -0.1] };
     const move = moves[key.replace("Arrow", "")];
     const act = shiftKey && move ? () => this.zoom.pan(...move) : keys[key];
-    if (!act || (move && target === this.slider)) return;
+    if (!act || (move && target.matches("input"))) return;
     event.preventDefault();
     act();
   }
 
   step(direction) {
+    if (this.moving) return this.players.nudge(direction);
     const next = this.pairs[this.position + direction];
     if (next) this.show(this.position + direction);
     if (next && !this.other) VRThinker.showTile(next.tile);
@@ -290,7 +359,7 @@ VRThinker.Closer = class {
   /** Where the judge saw one video only, there is nothing to compare it with. */
   drawMode(wanted = this.mode) {
     this.mode = wanted;
-    const alone = !this.pairs[this.position].tile.halves.every(Boolean);
+    const alone = !this.moving && !this.pairs[this.position].tile.halves.every(Boolean);
     const mode = alone ? "side" : wanted;
     this.lenses.dataset.mode = mode;
     for (const node of this.modes) {

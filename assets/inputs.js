@@ -76,7 +76,8 @@ VRThinker.Faults = class {
   }
 
   mark(root, text) {
-    const field = root.querySelector("textarea, input:not([type=file]), button");
+    const fields = [...root.querySelectorAll("textarea, input:not([type=file]), button")];
+    const field = fields.find((each) => each.checkVisibility());
     const said = element("p", { class: "vrt vrt-fault", id: `${root.id}-fault` }, text);
     (root.closest(".vrt-box") ?? root).append(said); // below the player, never over it
     field.ariaInvalid = "true";
@@ -259,8 +260,8 @@ VRThinker.Address = class {
   }
 };
 
-/** A saved run that lies ready: one click plays it. */
-VRThinker.exampleCard = ({ name, title, prompt, about, pictures }) => {
+/** A saved run that lies ready: one click plays it. Where it has `clips`, they play before. */
+VRThinker.exampleCard = ({ name, title, prompt, about, pictures, hero }) => {
   const play = () => {
     VRThinker.replay.wanted = name;
     VRThinker.address.choose(`trace=${name}`);
@@ -270,43 +271,78 @@ VRThinker.exampleCard = ({ name, title, prompt, about, pictures }) => {
   const words = [element("b", "", title), element("span", "", about)];
   const content = [screens, element("span", "vrt-card-text", words)];
   const card = button({ class: "vrt-card", title: prompt }, content, play);
-  return element("li", about.length > 30 ? "vrt-wide" : "", card);
+  return element("li", "", hero && VRThinker.hero(hero, pictures, about, play), card);
 };
 
-/* What a page without a run shows: how it goes, what it costs, and a recording of a real run. */
-VRThinker.intro = ({ steps, facts: [onServer, onOwnMachine], links, loop }) => {
+VRThinker.hero = ({ clips, question, watch }, pictures, about, play) => {
+  const sides = clips.map((src, side) => {
+    const look = { muted: true, playsInline: true, preload: "none", poster: pictures[side], src };
+    const name = element("span", "", `Video ${side + 1}`);
+    return element("span", `vrt-side${side + 1}`, make("video", look), name);
+  });
+  const clipsNode = element("div", "vrt-clips", sides);
+  const both = new VRThinker.Players([1, 2].map((side) => `.vrt-clips .vrt-side${side} video`));
+  const start = async () => {
+    const come = sides.map(({ firstChild: video }) => {
+      if (video.readyState) return;
+      video.preload = "auto";
+      return new Promise((done) => video.addEventListener("loadedmetadata", done));
+    });
+    await Promise.all(come);
+    both.play();
+  };
+  const hold = VRThinker.hold(clipsNode, "both clips", start, () => both.pause());
+  clipsNode.append(hold);
+  clipsNode.addEventListener("click", ({ target }) => target === hold || play());
+  const text = [element("p", "vrt-question", question), button("vrt-watch", watch, play)];
+  return element("div", "vrt-hero", clipsNode, element("div", "", text, element("p", "", about)));
+};
+
+/* What a page without a run shows: how it goes, what it costs, and a recording of a run. */
+VRThinker.intro = ({ steps, facts: [onServer, onOwnMachine], loop }) => {
   const isOwn = ["localhost", "127.0.0.1", "[::1]"].includes(location.hostname);
-  const outside = { target: "_blank", rel: "noopener noreferrer" };
-  const link = ([label, href]) => element("a", { href, ...outside }, label);
   const text = element("div", "",
     element("ol", "vrt-steps", steps.map((step) => element("li", "", step))),
-    element("p", "vrt-costs", isOwn ? onOwnMachine : onServer),
-    element("p", "vrt-links", links.map(link)));
+    element("p", "vrt-costs", isOwn ? onOwnMachine : onServer));
   const section = { class: "vrt-intro", "aria-label": "How it works" };
   return element("section", section, text, VRThinker.recording(loop));
 };
 
-/** A silent loop and a button that holds it; whoever asked for less motion starts it themselves. */
 VRThinker.recording = ({ folder, label }) => {
-  const calm = VRThinker.isCalm();
   const src = `${folder}/${document.body.classList.contains("dark") ? "dark" : "light"}.mp4`;
-  const loop = { muted: true, loop: true, playsInline: true, preload: "auto" };
-  const video = make("video", { ...loop, src, ariaLabel: label });
-  let held = calm;
-  const move = () => (held ? video.pause() : video.play().catch(() => {}));
-  const hold = button("vrt-hold", null, () => {
-    held = !video.paused;
-    move();
-  });
-  const draw = () => {
-    say(hold, video.paused ? "▶" : "❚❚");
-    hold.ariaLabel = video.paused ? "Play the recording" : "Pause the recording";
-  };
-  Object.assign(video, { onplay: draw, onpause: draw });
-  draw();
-  if (calm) video.currentTime = 1e6; // its end: the verdict
-  // Nobody sees it further down, nor once a run stands in its place.
-  const onSight = ([{ isIntersecting }]) => (isIntersecting ? move() : video.pause());
-  new IntersectionObserver(onSight).observe(video);
+  const loop = { muted: true, loop: true, playsInline: true, ariaLabel: label };
+  const video = make("video", { ...loop, preload: VRThinker.isCalm() ? "auto" : "none", src });
+  if (VRThinker.isCalm()) video.currentTime = 1e6; // its end: the verdict
+  const play = () => video.play().catch(() => {});
+  const hold = VRThinker.hold(video, "the recording", play, () => video.pause());
   return element("figure", "vrt-loop", video, hold);
+};
+
+VRThinker.STANDS = 1000; // ms after which a page has what it needs first, also by a slow line
+
+/** A button that holds what moves without end. It moves in sight while no other video is here,
+ * unless the person asked for less motion. */
+VRThinker.hold = (node, name, play, pause) => {
+  let held = VRThinker.isCalm();
+  let seen = false;
+  const rests = () => held || !seen || document.querySelector("#players video");
+  const move = () => (rests() ? pause() : play());
+  const draw = () => {
+    say(hold, held ? "▶" : "❚❚");
+    hold.ariaLabel = `${held ? "Play" : "Pause"} ${name}`;
+  };
+  const hold = button("vrt-hold", null, () => {
+    held = !held;
+    move();
+    draw();
+  });
+  draw();
+  const look = ([{ isIntersecting }]) => {
+    seen = isIntersecting;
+    move();
+  };
+  setTimeout(() => new IntersectionObserver(look).observe(node), VRThinker.STANDS);
+  const isOther = ({ target }) => target.closest("#players");
+  document.addEventListener("loadedmetadata", (event) => isOther(event) && move(), true);
+  return hold;
 };

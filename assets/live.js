@@ -152,7 +152,9 @@ VRThinker.Follow = class {
     const { top, bottom } = node.getBoundingClientRect();
     const covered = VRThinker.coveredHeight();
     const toTop = first && (bottom > innerHeight || covered > 8) ? top - covered : 0;
-    const below = bottom + VRThinker.stopBar.node.offsetHeight + 20 - innerHeight;
+    const under = [VRThinker.stopBar.node, VRThinker.replay.controls];
+    const foot = under.reduce((sum, { offsetHeight }) => sum + offsetHeight, 20);
+    const below = bottom + foot - innerHeight;
     const distance = Math.min(Math.max(toTop, below), this.lastLines(node) - covered);
     if (distance > 0) this.scroll(distance);
   }
@@ -302,8 +304,8 @@ VRThinker.StopBar = class {
 };
 
 /* -- a recorded run, played from what the server has given: the server does nothing for it ----- */
-/** LETTERS are written in a second; a TICK has milliseconds, all else seconds. */
-VRThinker.PACE = { TICK: 80, LOOK: 1.5, LETTERS: 60, LONGEST: 10, REST: 1.8 };
+/** LETTERS are written in a second; a TICK has milliseconds, all else seconds, MOST of a run. */
+VRThinker.PACE = { TICK: 80, LOOK: 1.5, LETTERS: 60, LONGEST: 10, REST: 1.8, MOST: 12 };
 /* What a run that goes on does not say yet. */
 VRThinker.UNKNOWN = {
   over: false, verdict: null, order: null, vote: null, ending: "", branches: null,
@@ -311,6 +313,7 @@ VRThinker.UNKNOWN = {
 
 VRThinker.Replay = class {
   at = Infinity; // how many seconds of the run have been played
+  speed = 1;
   held = false;
   wanted = null; // the example whose card was pressed: it plays as soon as it is here
 
@@ -324,8 +327,12 @@ VRThinker.Replay = class {
       this.draw();
     });
     this.place = element("span");
+    this.fast = button("", "2×", () => {
+      this.fast.ariaPressed = this.speed === 1;
+      this.speed = 3 - this.speed;
+    });
     const skip = button("", "Skip to the end", () => this.end());
-    this.controls = group("vrt-playing", "Recorded run", this.hold, skip, this.place);
+    this.controls = group("vrt-playing", "Recorded run", this.hold, this.fast, skip, this.place);
     root.prepend(this.line);
     root.append(this.controls);
   }
@@ -357,7 +364,8 @@ VRThinker.Replay = class {
     if (!this.playing) return;
     this.timer = setTimeout(() => {
       const now = performance.now();
-      if (!this.held) this.at += Math.min(now - this.before, 3 * VRThinker.PACE.TICK) / 1000;
+      const passed = Math.min(now - this.before, 3 * VRThinker.PACE.TICK) / 1000;
+      if (!this.held) this.at += passed * this.speed;
       this.before = now;
       this.tick();
     }, VRThinker.PACE.TICK);
@@ -387,11 +395,14 @@ VRThinker.Replay = class {
 
   /** The turns so far, and the frames that were asked for and are coming; null at the end. */
   played(turns) {
-    const { LOOK, LETTERS, LONGEST, REST } = VRThinker.PACE;
-    let left = this.at;
+    const { LOOK, LETTERS, LONGEST, REST, MOST } = VRThinker.PACE;
+    const lettersOf = ({ parts }) => parts.reduce((sum, [, text]) => sum + text.length, 0);
+    const wordsOf = (turn) => VRThinker.clamp(lettersOf(turn) / LETTERS, 1, LONGEST);
+    const whole = turns.reduce((sum, turn) => sum + LOOK + wordsOf(turn) + REST, 0);
+    let left = this.at * Math.max(1, whole / MOST);
     for (const [position, turn] of turns.entries()) {
-      const letters = turn.parts.reduce((sum, [, text]) => sum + text.length, 0);
-      const words = VRThinker.clamp(letters / LETTERS, 1, LONGEST);
+      const letters = lettersOf(turn);
+      const words = wordsOf(turn);
       const share = (left - LOOK) / words;
       left -= LOOK + words + REST;
       if (left >= 0) continue;

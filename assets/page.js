@@ -143,13 +143,13 @@ VRThinker.Buttons = class {
 
 VRThinker.KEYS = {
   " ": "play", ",": "back", ".": "forth",
-  ArrowLeft: "earlier", ArrowRight: "later", Home: "start", End: "end", "?": "keys",
+  ArrowLeft: "earlier", ArrowRight: "later", Home: "start", End: "end", f: "closer", "?": "keys",
 };
 
 VRThinker.showKeys = () => {
   const told = {
     Space: "Play or pause both videos", "← →": "The judge’s earlier or later frame",
-    ", .": "One frame back or on", "Home End": "Start or end",
+    ", .": "One frame back or on", "Home End": "Start or end", F: "Both videos, large",
     "Ctrl Enter": "Compare, from the prompt", "+ − 0": "Zoom, in the closer look",
   };
   const rows = Object.entries(told).map(([keys, does]) => [
@@ -212,14 +212,6 @@ VRThinker.mountRail = (root, trigger) => {
   for (const name of ["loadedmetadata", "emptied"]) document.addEventListener(name, onVideo, true);
   document.addEventListener("seeked", () => rail.draw(), true);
   document.addEventListener("keydown", (event) => VRThinker.onKey(event, rail));
-  // Gradio's play button would play at any key, Tab included.
-  const keepFromPlayer = (event) => {
-    const isPress = [" ", "Enter"].includes(event.key);
-    if (isPress || !event.target.closest("#players [role=button]")) return;
-    event.stopPropagation();
-    VRThinker.onKey(event, rail);
-  };
-  document.addEventListener("keydown", keepFromPlayer, true);
 };
 
 /** The turns. `props` and `watch` are what Gradio gives to the component. */
@@ -327,10 +319,8 @@ VRThinker.mountExamples = (root, props, trigger) => {
   for (const [row, cards] of Object.entries(Object.groupBy(props.value, (card) => card.row))) {
     const look = { class: "vrt-cards", "aria-label": row };
     const list = element("ul", look, cards.map(VRThinker.exampleCard));
-    const [name, hint] = row.split(": ");
-    const heading = [name, hint && element("span", "", `: ${hint}`)];
-    if (cards[0].folded) root.append(element("details", "", element("summary", "", heading), list));
-    else root.append(element("h2", "", heading), list);
+    if (cards[0].folded) root.append(element("details", "", element("summary", "", row), list));
+    else root.append(element("h2", cards[0].hero ? "vrt-first" : "", row), list);
   }
   const fold = ({ detail: { run } }) => root.classList.toggle("vrt-compact", Boolean(run));
   document.addEventListener("vrt:trace", fold);

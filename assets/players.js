@@ -95,20 +95,14 @@ VRThinker.RATES = [0.0625, 16]; // browsers play at a sixteenth to sixteen times
 
 VRThinker.Players = class {
   /** `selectors` find the players when they are needed, as they come and go; `stills` stand in. */
-  constructor(selectors, onChange, stills = []) {
+  constructor(selectors, onChange = () => {}, stills = []) {
     Object.assign(this, { selectors, onChange, stills, frameRates: [0, 0] });
     Object.assign(this, { playing: false, loop: true, speed: 1, place: 0 });
-    const isOurs = (video) => this.videos().includes(video);
-    // A player that is driven by its own buttons takes the rail with it, and pauses the other.
-    const onMove = ({ target: video }) => {
-      if (this.playing || video.paused || !isOurs(video)) return;
-      this.place = Math.min(1, video.currentTime / video.duration);
-      this.onChange();
-    };
+    // A media key pauses one of them.
     const onPause = ({ target: video }) => {
-      if (this.playing && video.paused && !video.ended && isOurs(video)) this.pause();
+      const isOurs = this.playing && this.videos().includes(video);
+      if (isOurs && video.paused && !video.ended) this.pause();
     };
-    document.addEventListener("timeupdate", onMove, true);
     document.addEventListener("pause", onPause, true);
   }
 
@@ -190,10 +184,31 @@ VRThinker.Players = class {
     this.onChange();
   }
 
+  /** Pause both at the same moment. */
   pause() {
     this.shown.forEach((video) => video.pause());
-    this.playing = false;
+    const leader = this.leader();
+    if (this.playing && leader) {
+      this.place = Math.min(1, leader.currentTime / leader.duration);
+      const other = this.shown.find((video) => video !== leader);
+      if (other && !leader.ended) other.currentTime = this.place * other.duration;
+    }
+    this.playing = this.once = false;
     this.onChange();
+  }
+
+  toggle() {
+    if (this.playing) this.pause();
+    else this.play();
+  }
+
+  /** Play both from the start to the end, unless the person asked for less motion. */
+  playOnce() {
+    if (VRThinker.isCalm() || !this.videos().every((video) => video?.src)) return;
+    this.pause();
+    this.seek(0);
+    this.once = true;
+    this.play();
   }
 
   tick(before) {
@@ -206,7 +221,7 @@ VRThinker.Players = class {
     }
     this.place = Math.min(1, leader.currentTime / leader.duration);
     if (leader.ended || this.place > 0.999) {
-      if (!this.loop) return this.pause();
+      if (this.once || !this.loop) return this.pause();
       this.seek(0);
       this.play();
     } else {
@@ -248,6 +263,7 @@ VRThinker.CONTROLS = {
   play: ["▶", "Play both", "Space", "Space"],
   earlier: ["‹", "Earlier frame that the judge saw", "ArrowLeft", "←"],
   later: ["›", "Later frame that the judge saw", "ArrowRight", "→"],
+  closer: ["⤢", "Both videos, large", "f", "F"],
   speed: ["1×", "Speed"],
   loop: ["Loop", "Loop"],
   swap: ["⇄ Swap sides", "Swap sides"],
@@ -267,9 +283,8 @@ VRThinker.Rail = class {
       const { top } = node.getBoundingClientRect();
       node.classList.toggle("vrt-stuck", VRThinker.coveredHeight() > 8 && top < 1);
     };
-    // Where they can stay, a tap on a picture plays and pauses both.
     const onTap = (event) => {
-      if (!event.target.matches("#players video") || VRThinker.coveredHeight() === 8) return;
+      if (!event.target.matches("#players video")) return;
       event.stopImmediatePropagation();
       event.preventDefault();
       this.act("play");
@@ -313,9 +328,10 @@ VRThinker.Rail = class {
   }
 
   act(action) {
-    const { players } = this;
+    const { buttons, players } = this;
     const actions = {
-      play: () => (players.playing ? players.pause() : players.play()),
+      play: () => players.toggle(),
+      closer: () => buttons.closer.disabled || VRThinker.closer.openVideos(players, buttons.closer),
       earlier: () => this.step(-1),
       later: () => this.step(1),
       back: () => this.nudge(-1),
@@ -358,16 +374,24 @@ VRThinker.Rail = class {
     document.dispatchEvent(new CustomEvent("vrt:chosen", { detail: tile }));
   }
 
-  /** Take a video that has just come to where the other one is. */
+  /** Take a video that has just come to where the other one is; a pair that is new plays once. */
   again() {
-    if (this.chosen) this.show(this.chosen);
-    else if (!this.players.playing) this.players.seek(this.players.place);
+    const { chosen, players } = this;
+    const pair = players.videos().every((video) => video?.src) && players.videos();
+    const key = pair ? pair.map(({ src }) => src).join(" ") : "";
+    const isNew = key && key !== this.pair;
+    this.pair = key || this.pair;
+    if (chosen) this.show(chosen);
+    else if (isNew) players.playOnce();
+    else if (!players.playing) players.seek(players.place);
   }
 
-  mark({ run = "", over, recorded, turns = [], coming, fps = [0, 0], grid = null }) {
+  mark({ run = "", over, verdict, recorded, turns = [], coming, fps = [0, 0], grid = null }) {
     this.players.frameRates = fps;
     this.grid = grid;
+    const ended = this.live && over && this.run === run;
     this.live = Boolean(run && !over);
+    if (ended && verdict && !this.chosen && !VRThinker.closer.isOpen) this.players.playOnce();
     if (this.run !== run) {
       this.chosen = null; // a tile of another run
       if (recorded || (run && over)) this.players.place = 0; // its videos come after it
@@ -446,5 +470,6 @@ VRThinker.Rail = class {
     buttons.speed.ariaLabel = `Speed ${speed}×`;
     buttons.loop.ariaPressed = players.loop;
     buttons.swap.disabled = this.live || players.showStills;
+    buttons.closer.disabled = !players.videos().every((video) => video?.src);
   }
 };

@@ -46,7 +46,8 @@ VRThinker.Order = class {
     else if (!live && this.live && this.followed && !VRThinker.closer?.isOpen) this.swapped = false;
     this.run = run;
     this.live = live;
-    const canAsk = this.help && run && over && VRThinker.hasVerdict(trace) && !checked;
+    const judged = VRThinker.hasVerdict(trace) && trace.verdict.says; // not by a script
+    const canAsk = this.help && run && over && judged && !checked;
     const held = document.activeElement === this.button;
     this.button.hidden = !canAsk;
     if (held && !canAsk) VRThinker.pointerFocus.pass(this.button);

@@ -1,7 +1,7 @@
 """python -m tests.loop [--out assets/intro]
 
-The recording of a real run: one stored example, played by the page's own scripts. Writes light.mp4 and dark.mp4 for the empty
-page and light.gif for the README.
+Recordings of stored examples, played by the page's own scripts: light.mp4 and dark.mp4 of the
+scripted one for the empty page, light.gif of a run of the demo judge for the README.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from vrthinker_core.__about__ import ASSETS
 from vrthinker_core.traces import load
 from vrthinker_core.ui.page import EXAMPLES
 from vrthinker_core.ui.routes import VIEW, joined
-from vrthinker_core.ui.view import Json, RunView, inline_image
+from vrthinker_core.ui.view import RunView, inline_image
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-EXAMPLE = EXAMPLES / "think-1-what-four-frames-do-not-show"
+SCRIPTED, REAL = "real-1-a-film-and-its-copy", "think-1-what-four-frames-do-not-show"
 WIDTH, HEIGHT = 640, 400
 RATE = 6  # pictures a second
 COLOURS = 96  # of a GIF
 HOLD = 3 * RATE  # pictures for which the verdict stands still
-PACE = {"LOOK": 1.2, "LETTERS": 150, "LONGEST": 5, "REST": 1.2}  # what is a table is read faster
+PACE = {"MOST": 15}  # seconds of a run
 PAGE = """<!doctype html><html class="vrt-saved"><meta charset="utf-8"><style>{style} body {{ margin: 0; padding: 10px 14px; }}
 .vrt-health, .vrt-foot, .vrt-playing {{ display: none; }} ::-webkit-scrollbar {{ display: none; }}</style>
 <div id="trace"></div><script>{script}; const root = document.getElementById("trace");
@@ -51,21 +51,19 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ASSETS / "intro", help="their folder")
     out: Path = parser.parse_args().out
     out.mkdir(parents=True, exist_ok=True)
-    view = RunView(load(EXAMPLE / "trace.json")).page(inline_image)
     with started() as chromium:
         for scheme in ("light", "dark"):
-            shots = list(pictures(chromium, scheme, view))
-            write_video(out / f"{scheme}.mp4", shots)
-            if scheme == "light":
-                write_gif(out / "light.gif", shots)
+            write_video(out / f"{scheme}.mp4", pictures(chromium, scheme, SCRIPTED))
+        write_gif(out / "light.gif", [*pictures(chromium, "light", REAL)])
     for path in sorted(out.iterdir()):
         print(path, path.stat().st_size)
 
 
 def pictures(
-    chromium: Browser, scheme: Literal["light", "dark"], view: Json
+    chromium: Browser, scheme: Literal["light", "dark"], name: str
 ) -> Iterator[tuple[bytes, int]]:
     """PNGs and for how many pictures each stands: the newest words, and at the end the verdict."""
+    view = RunView(load(EXAMPLES / name / "trace.json")).page(inline_image)
     size = {"width": WIDTH, "height": HEIGHT}
     context = chromium.new_context(viewport=size, color_scheme=scheme)
     page: Page = context.new_page()

@@ -590,7 +590,10 @@ class Examples:
         return sorted(end.seconds for end in ends if end and not end.scripted)
 
     def cards(self, thumbnails_of: Callable[[str], ThumbnailFiles]) -> list[dict[str, Any]]:
-        """Return name, row (its heading), title, prompt, what it is, and a picture of each video."""
+        """Return name, row (its heading), title, prompt, what it is, and a picture of each video.
+
+        `hero`: of real footage, the clips and what is asked of them.
+        """
         cards = []
         for name, example in self.by_name.items():
             thumbnails = thumbnails_of(name)
@@ -602,6 +605,7 @@ class Examples:
             title = title.lstrip("0123456789-").replace("-", " ")
             drawn = all(clip and clip.drawn for clip in started.clips)
             credit = words.REAL_FOOTAGE.format(example.credit) if example.credit else ""
+            clips = [f"examples/{name}/{video.name}" for video in example.videos]
             about = credit or " · ".join([words.DRAWN] * drawn + [count(len(turns), "turn")])
             cards.append(
                 {
@@ -611,6 +615,7 @@ class Examples:
                     "prompt": started.prompt,
                     "about": about,
                     "folded": kind == words.FOLDED,
+                    "hero": credit and {**words.HERO, "clips": clips},
                     "pictures": [thumbnails(halves[s]).src if s in halves else "" for s in Side],
                 }
             )

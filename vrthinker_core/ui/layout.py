@@ -38,8 +38,11 @@ class PageComponents:
         `seconds`: how long recorded runs took, the shortest first.
         """
         self._facts = words.facts(seconds)
+        outside = "target='_blank' rel='noopener noreferrer'"
+        links = (f"<a href='{to}' {outside}>{name}</a>" for name, to in words.LINKS.items())
         title = f"<h1>{words.TITLE}</h1><p class='vrt-lead'>{words.LEAD}</p>"
-        header = f"<header class='vrt vrt-header'>{title}</header>"
+        about = f"<p class='vrt-links'>{' '.join((words.PAPER, *links))}</p>"
+        header = f"<header class='vrt vrt-header'>{title}{about}</header>"
         self.head = _html("mountHead(host, props, watch)", "", "head", header)
         self.examples = _html("mountExamples(host, props, trigger)", list(cards), "examples")
         with gr.Row(elem_id="stage", equal_height=False):

@@ -113,6 +113,7 @@ class Page:
         no_trimmer = Response(NO_TRIMMER, media_type="text/javascript")
         served = [
             Mount("/intro", StaticFiles(directory=ASSETS / "intro")),
+            Mount("/examples", StaticFiles(directory=services.examples.folder)),
             Mount(f"/{THUMBNAILS_URL}", StaticFiles(directory=services.sessions.thumbnail_root)),
             *self._routes.routes(),
             *(runs_routes(services.runs) if services.runs else ()),

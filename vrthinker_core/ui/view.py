@@ -303,7 +303,6 @@ class RunView:
         if branch and self.name == f"judge {started.judge}":
             notes = [words.JUDGED_BEFORE.format(words.judge_name(branch.origin.judge))]
         notes += words.visitors_notes(started.notes)
-        never = words.CHECK_SCRIPT if self.scripted else ""
         return {
             "prompt": started.prompt,
             "judge": words.judge_name(started.judge),
@@ -314,7 +313,7 @@ class RunView:
             "verdict": self._verdict(),
             "order": self._order(pictures),
             # Why its order can never be checked
-            "no_check": words.CHECK_BRANCH if started.is_taken_over(1) else never,
+            "no_check": words.CHECK_BRANCH if started.is_taken_over(1) else "",
             "vote": self._vote(),
             "ending": ending,  # what a person must know; "" after an ordinary answer
             "choose": choose,

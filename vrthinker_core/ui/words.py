@@ -38,9 +38,16 @@ PASTE_ADDRESS = "or paste an address"
 RAW = "In its own words"
 EXAMPLES = "Examples"
 # By the first word of a folder's name
-WATCH = "Watch it think: one click plays a run"
-EXAMPLE_ROWS = {"think": WATCH, "real": WATCH, "protocol": "How else a run can go"}
+EXAMPLE_ROWS = {
+    "real": "Watch it think",
+    "think": "Test scenes with known answers",
+    "protocol": "How else a run can go",
+}
 FOLDED = "protocol"  # a row for those who know the rest
+HERO = {
+    "question": "One of these two freezes. Can you see when?",
+    "watch": "▶ Watch the judge find it",
+}
 DRAWN, REAL_FOOTAGE = "Drawn", "Scripted. Real footage: {}"
 FETCHING = "Fetching the video."
 
@@ -76,9 +83,16 @@ GONE = (
     "The server no longer has these videos. Add them again; if that does not help, reload the page."
 )
 LEAD = (
-    "A judge watches two videos of one prompt, asks for the frames it still needs, and says which it "
-    "prefers and why."
+    "A judge watches two videos of one prompt, asks to see more frames, and says which is better, "
+    "and why."
 )
+PAPER = "Demo of VR-Thinker (2025)"
+LINKS = {
+    "Paper": "https://arxiv.org/abs/2510.10518",
+    "Model (paired)": "https://huggingface.co/qunwang13/vrthinker",
+    "Model (concat)": "https://huggingface.co/qunwang13/vr-thinker",
+    "Code": "https://github.com/qunzhongwang/vr-thinker",
+}
 # What an empty page shows
 INTRODUCTION: Mapping[str, Any] = {
     "steps": [
@@ -86,13 +100,7 @@ INTRODUCTION: Mapping[str, Any] = {
         "Write the prompt and press Compare.",
         "Read along: its frames, its thoughts, its verdict. A click on any frame shows it in both videos.",
     ],
-    "links": [
-        ["Paper", "https://arxiv.org/abs/2510.10518"],
-        ["Model (paired)", "https://huggingface.co/qunwang13/vrthinker"],
-        ["Model (concat)", "https://huggingface.co/qunwang13/vr-thinker"],
-        ["The authors' code", "https://github.com/qunzhongwang/vr-thinker"],
-    ],
-    "loop": {"folder": "intro", "label": "A recorded run of the built-in judge, without sound"},
+    "loop": {"folder": "intro", "label": "A recording of the scripted example, without sound"},
 }
 RECORDED = "Recorded run"
 # When a proxy serves the page at another address than its server knows
@@ -356,7 +364,6 @@ JUDGED_BEFORE = "{} judged this pair before, in another run."
 CHECK_BRANCH = (
     "A branch cannot be checked: its first turns belong to another run. Check its origin."
 )
-CHECK_SCRIPT = "A script cannot be asked again, so its order cannot be checked."
 CHECK_NO_JUDGE = "{} gave this verdict and cannot be asked here, so its order cannot be checked. Compare again with another judge."
 
 # What the order does to the overall label.

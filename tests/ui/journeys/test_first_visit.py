@@ -17,7 +17,7 @@ def test_the_first_screen_leads_from_a_sentence_over_examples_to_the_boxes(
 ) -> None:
     cards = page.locator(".vrt-card")
     drop = [steps.button(page, f"Video {number}: Drop Video Here") for number in (1, 2)]
-    parts = [page.locator(".vrt-lead"), cards.first, *drop]
+    parts = [page.locator(".vrt-lead"), page.locator(".vrt-hero"), *drop]
     tops = [part.bounding_box()["y"] for part in parts]
     assert tops == sorted(tops)
     for part in parts:
@@ -31,7 +31,17 @@ def test_the_first_screen_leads_from_a_sentence_over_examples_to_the_boxes(
     expect(intro).to_contain_text("Your videos stay on your machine")
     expect(intro).to_contain_text(re.compile(r"took [0-9.]+ to [0-9.]+ s\."))
     shown = [card for card in cards.all() if card.is_visible()]
-    assert len({card.bounding_box()["y"] for card in shown}) == 1, "one line"
+    assert len({card.bounding_box()["y"] for card in shown}) == 2, "two lines"
+    clips = page.locator(".vrt-clips video")
+    page.wait_for_function(
+        "[...document.querySelectorAll('.vrt-clips video')].every((v) => v.currentTime > 0.3)"
+    )
+    assert (
+        abs(clips.first.evaluate("v => v.currentTime") - clips.last.evaluate("v => v.currentTime"))
+        < 0.3
+    )
+    steps.button(page, "Pause both clips").click()
+    assert clips.evaluate_all("clips => clips.every((each) => each.paused && each.muted)")
     assert not any(card.evaluate(CUT_SHORT) for card in shown)
     assert steps.serious_violations(page, axe) == []
     expect_recording_until_a_run_takes_its_place(page)
