@@ -419,9 +419,20 @@ VRThinker.Exact = class {
     if (!passages) return say(this.body, trouble);
     this.body.removeAttribute("role"); // the trouble is told, but not pages of text
     const { writeVisible } = VRThinker;
-    const draw = ([heading, text]) => section("h4", heading, passage(text, "pre", writeVisible));
+    const draw = ([heading, text]) => {
+      const node = section("h4", heading, passage(text, "pre", writeVisible));
+      const copy = button("vrt-copy", "Copy", () => VRThinker.copy(text, copy));
+      if (navigator.clipboard) node.firstChild.append(copy); // only of safe origins
+      return node;
+    };
     this.body.replaceChildren(...passages.map(draw));
   }
+};
+
+/** Copy `text`; `node` says so. */
+VRThinker.copy = async (text, node) => {
+  const isCopied = await navigator.clipboard.writeText(text).then(() => true, () => false);
+  say(node, isCopied ? "Copied" : "Not copied");
 };
 
 /** Write `text` so that control tokens stand out and unseen characters have a name. */

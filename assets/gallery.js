@@ -3,11 +3,9 @@ VRThinker.SENTENCE = /([^.!?\s][^.!?\n]*(?:[.!?](?!\s|$)[^.!?\n]*)*[.!?]?)/;
 
 /** Whether a sentence names one of these frames: no part of a label, a time or a share does. */
 VRThinker.isNamed = (sentence, numbers) => {
-  const units = "%|px|m?s|fps|pixels?|seconds?|percent|frames?|times?";
-  const before = String.raw`(?<![\w.:%=/]|\bvideos? |\bvideos? \d and )`;
-  const after = String.raw`(?![\w%=/:]|\.\d|\s(?:${units})(?!\w))`;
+  const { AFTER, BEFORE } = VRThinker;
   const known = numbers.filter((number) => /^\d+$/.test(number)).join("|");
-  return known !== "" && new RegExp(`${before}(?:${known})${after}`, "i").test(sentence);
+  return known !== "" && new RegExp(`${BEFORE}(?:${known})${AFTER}`, "i").test(sentence);
 };
 
 /** What writes text into a node so that the sentences that name these frames stand out. */

@@ -191,8 +191,11 @@ VRThinker.Address = class {
   awaited = null; // what the browser went to, until that run is shown
   asked = this.shown(); // what the server is asked for, as a page that opens asks for its address
   next = null; // what to ask for once that is answered
+  moment = location.hash; // "#turn-2" or "#frame-62" of the run that a link names, until it is shown
 
   constructor() {
+    document.addEventListener("vrt:look", ({ detail: { tile } }) =>
+      this.mark(`#frame-${VRThinker.frames(tile).split(" · ")[0]}`));
     document.addEventListener("vrt:trace", ({ detail }) => this.show(detail));
     window.addEventListener("popstate", ({ state }) => {
       this.awaited = this.shown();
@@ -250,8 +253,14 @@ VRThinker.Address = class {
     history.replaceState({ ...history.state, run: this.run }, "", this.of(query));
   }
 
+  /** Let the address lead to this turn or frame of the run. */
+  mark(hash) {
+    history.replaceState(history.state, "", Object.assign(new URL(location.href), { hash }));
+  }
+
   of(query) {
     const url = new URL(location.href);
+    if (query !== this.shown()) url.hash = "";
     const [kind, name] = query.split("=");
     url.searchParams.delete("trace");
     url.searchParams.delete("run");

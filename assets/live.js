@@ -140,7 +140,7 @@ VRThinker.Follow = class {
     else if (ended && this.on) this.whenFree(() => this.showOutcome());
     else if (over && fresh) {
       VRThinker.selectTraceTab();
-      requestAnimationFrame(() => this.showOutcome());
+      if (!VRThinker.address.moment) requestAnimationFrame(() => this.showOutcome());
     }
   }
 
@@ -150,8 +150,9 @@ VRThinker.Follow = class {
     if (!node || !this.live) return;
     const { innerHeight } = window;
     const { top, bottom } = node.getBoundingClientRect();
-    const covered = VRThinker.coveredHeight();
-    const toTop = first && (bottom > innerHeight || covered > 8) ? top - covered : 0;
+    const covered = VRThinker.coveredHeight() + this.root.querySelector(".vrt-walk").offsetHeight;
+    const isCovered = VRThinker.coveredHeight() > 8;
+    const toTop = first && (bottom > innerHeight || isCovered) ? top - covered : 0;
     const under = [VRThinker.stopBar.node, VRThinker.replay.controls];
     const foot = under.reduce((sum, { offsetHeight }) => sum + offsetHeight, 20);
     const below = bottom + foot - innerHeight;

@@ -235,6 +235,13 @@ VRThinker.mountTrace = (root, props, watch, introduction, [check, dimensions], t
   const replay = new VRThinker.Replay(root, () => draw());
   const follow = new VRThinker.Follow(root);
   Object.assign(VRThinker, { replay, follow });
+  root.addEventListener("click", (event) => {
+    const link = event.target.closest(".vrt-walk a");
+    if (!link) return;
+    event.preventDefault(); // which would be a step of the browser's history
+    VRThinker.address.mark(link.hash);
+    view.goTo(link.hash);
+  });
   const draw = () => {
     let { value } = props;
     if (value.introduction) {
@@ -248,6 +255,11 @@ VRThinker.mountTrace = (root, props, watch, introduction, [check, dimensions], t
     VRThinker.shown = view.shown;
     document.dispatchEvent(new CustomEvent("vrt:trace", { detail: view.shown }));
     follow.update(view.shown);
+    if (value.over && value.run && VRThinker.address.moment) {
+      const moment = VRThinker.address.moment;
+      VRThinker.address.moment = "";
+      for (const ms of [50, 800]) setTimeout(() => view.goTo(moment, "instant"), ms); // players come
+    }
   };
   watch("value", draw);
   draw();

@@ -98,8 +98,9 @@ VRThinker.Trace = class {
     this.other = button("vrt-pill", "", () => VRThinker.chooseJudge());
     const actions = (this.actions = element("div", "vrt-actions", this.other, this.vote.button));
     root.classList.add("vrt");
+    this.walk = element("nav", { class: "vrt-walk", "aria-label": "Turns" });
     root.replaceChildren(this.verdict, this.ending.node, actions, this.order.node, this.vote.node);
-    root.append(this.health, this.empty, this.order.notice, this.turns.node);
+    root.append(this.health, this.empty, this.order.notice, this.walk, this.turns.node);
     this.update({});
   }
 
@@ -128,7 +129,36 @@ VRThinker.Trace = class {
     this.turns.node.classList.toggle("vrt-swapped", this.order.swapped);
     this.turns.update(this.shown, coming ? [...turns, { ...coming, coming: true }] : turns);
     this.tiles.markLinks(this.order.swapped ? this.turns.node : undefined);
+    fill(this.walk, turns.length > 1 || coming ? VRThinker.steps(turns, coming) : [], (steps) =>
+      steps.map((text, place) => {
+        const step = element("a", { href: `#turn-${place + 1}` }, text);
+        VRThinker.colour(step, place);
+        return step;
+      }));
   }
+
+  /** Go to "#turn-2" or "#frame-62", the moment of a run that an address names. */
+  goTo(hash, behavior = VRThinker.isCalm() ? "instant" : "smooth") {
+    const [kind, number] = hash.slice(1).split("-");
+    const [tile] = kind === "frame" ? this.tiles.numbered(number) : [];
+    const node = tile ?? (kind === "turn" ? this.turns.cards[number - 1]?.node : null);
+    if (!node) return;
+    if (tile) this.tiles.choose(VRThinker.numbered(tile.tiles, number)[0], tile);
+    node.scrollIntoView({ behavior });
+  }
+};
+
+/** Each turn in short: what it saw, what its answer would be so far, and what it asks for. */
+VRThinker.steps = (turns, coming) => {
+  const pairs = ({ length }) => length > 0 && `${length} ${length === 1 ? "pair" : "pairs"}`;
+  return turns.map(({ tiles, labels = [], live }, place) => {
+    const next = turns[place + 1] ?? coming;
+    const isLast = place === turns.length - 1 && !coming;
+    const [overall] = labels;
+    const said = overall && (isLast ? "answer" : `so far: ${overall.label}`);
+    const wants = !isLast && next.tiles.length > 0 && `asks ${next.tiles.length}`;
+    return [place + 1, pairs(tiles), live ? "…" : said, wants].filter(Boolean).join(" · ");
+  });
 };
 
 /** A verdict's nodes. Without chips, the headline says why there is none. */
@@ -223,8 +253,11 @@ VRThinker.Tiles = class {
     document.addEventListener("vrt:chosen", (event) => this.ring(this.find(event.detail)));
     for (const name of ["mouseover", "focusin", "mouseout", "focusout"]) {
       root.addEventListener(name, ({ target }) => {
+        const isOut = name.endsWith("out");
         const link = target.closest(".vrt-ref");
-        if (link) this.light(!name.endsWith("out") && link.dataset.frame);
+        if (link) this.light(!isOut && link.dataset.frame);
+        const tile = target.closest(".vrt-tile");
+        if (tile) VRThinker.markSentences(root, isOut ? [] : tile.dataset.frames.split(" · "));
       });
     }
     root.addEventListener("click", ({ target }) => {
@@ -319,12 +352,45 @@ VRThinker.group = (look, label, ...content) =>
 VRThinker.section = (tag, heading, node) => element("section", "", element(tag, "", heading), node);
 
 VRThinker.NUMBER = /(#?\d+[,.;:!?)\]}”…]*)/; // with the punctuation that no line may begin with
+/* A number by itself is one, too, but no part of a label, a time or a share. */
+VRThinker.UNITS = "%|px|m?s|fps|pixels?|seconds?|percent|frames?|pairs?|turns?|times?";
+VRThinker.BEFORE = String.raw`(?<![\w.:%=/]|\bvideos? |\bvideos? \d and )`;
+VRThinker.AFTER = String.raw`(?![\w%=/:]|\.\d|\s(?:${VRThinker.UNITS})(?!\w))`;
 VRThinker.NAMED = new RegExp(
   String.raw`(\bvideo\s?[12]\b)|(?:\bframes?|\bind(?:ex|ices)|#|select_frames\(\[)\s*` +
-    String.raw`(?:\d{1,9}(?:\s*(?:,|and|to|-|–|&|#)\s*)*)+[,.;:!?)\]}”…]*`,
+    String.raw`(?:\d{1,9}(?:\s*(?:,|and|to|-|–|&|#)\s*)*)+[,.;:!?)\]}”…]*|` +
+    String.raw`${VRThinker.BEFORE}\d{2,4}${VRThinker.AFTER}`,
   "gi",
 );
 VRThinker.MOST_LINKS = 200;
+
+/** Mark the sentences below `root` that name one of these frames, where the browser can. */
+VRThinker.markSentences = (root, numbers) => {
+  if (!window.Highlight) return;
+  const ranges = numbers.length ? [...root.querySelectorAll(".vrt-text p")].flatMap((node) => {
+    const texts = document.createTreeWalker(node, NodeFilter.SHOW_TEXT);
+    const places = [];
+    let length = 0;
+    while (texts.nextNode()) {
+      places.push([texts.currentNode, length]);
+      length += texts.currentNode.length;
+    }
+    const at = (offset) => places.findLast(([, begin]) => begin < offset || offset === 0);
+    let end = 0;
+    return node.textContent.split(VRThinker.SENTENCE).flatMap((sentence) => {
+      const begin = end;
+      end += sentence.length;
+      if (!VRThinker.isNamed(sentence, numbers)) return [];
+      const range = new Range();
+      const [first, from] = at(begin + 1);
+      const [last, to] = at(end);
+      range.setStart(first, begin - from);
+      range.setEnd(last, end - to);
+      return [range];
+    });
+  }) : [];
+  CSS.highlights.set("vrt-named", new Highlight(...ranges));
+};
 
 /** `text` as nodes: its videos have their colours, and its frame numbers lead to their frames. */
 VRThinker.pieces = (text) => {
@@ -391,7 +457,8 @@ VRThinker.Turn = class {
     const header = element("header", "", element("h3", "", `Turn ${position + 1}`), this.state);
     const text = element("div", "vrt-text", this.aside, this.reply, this.wants, this.course);
     this.tail = element("div", "vrt-tail", this.details, this.exact?.node);
-    this.node = element("li", "vrt-turn", header, this.tiles, text, this.tail);
+    const look = { class: "vrt-turn", id: `turn-${position + 1}` };
+    this.node = element("li", look, header, this.tiles, text, this.tail);
     VRThinker.colour(this.node, position);
   }
 
