@@ -84,6 +84,12 @@ if TYPE_CHECKING:
         OrderEffect as OrderEffect,
         check_order as check_order,
     )
+    from vrthinker_core.video.measure import (
+        MeasuredFact as MeasuredFact,
+        MeasuredVideo as MeasuredVideo,
+        Measurement as Measurement,
+        measure as measure,
+    )
 
 _PUBLIC = {
     "backends": "Backend Conversation ScriptedBackend open_backend",
@@ -99,6 +105,7 @@ _PUBLIC = {
     "StopReason Swapped TextArrived Trace Turn TurnEnded Voted",
     "types.messages": "Completion Message Retrying Sampling",
     "types.order": "OrderCheck OrderEffect check_order",
+    "video.measure": "MeasuredFact MeasuredVideo Measurement measure",
 }
 """The public names of each module."""
 

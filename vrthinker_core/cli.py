@@ -9,7 +9,8 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -58,6 +59,7 @@ from vrthinker_core.types.settings import setting
 from vrthinker_core.types.wording import OTHER_JUDGES, SCRIPTED, SCRIPTED_HELP, order_unchecked
 from vrthinker_core.video import Clip, DecoderPool, FramePlan
 from vrthinker_core.video.files import open_local
+from vrthinker_core.video.measure import MeasuredFact, measure
 from vrthinker_core.words import filled_lines
 
 app = Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -131,13 +133,17 @@ def compare(
     judge: JudgeOption = None,
     trace: TraceOption = None,
     json_only: JsonOption = False,
+    measured: Annotated[
+        bool,
+        Option("--measure", help="Measure freezes, jumps, cuts, blur and brightness steps, too."),
+    ] = False,
     settings: Settings,
 ) -> None:
     """Compare two videos, turn by turn."""
     if trace is not None:
         check_trace_option(trace)
     start = partial(run_judge, settings=settings)
-    _run(start, VideoPair(prompt, video1, video2), judge, trace, json_only)
+    _run(start, VideoPair(prompt, video1, video2), judge, trace, json_only, measured)
 
 
 @app.command()
@@ -194,6 +200,7 @@ def _run(
     judge: str | None,
     trace: Path | None,
     json_only: bool,
+    measured: bool = False,
 ) -> NoReturn:
     """Check the pair, then print its run live; exits with the status. Raises `BadInput`."""
     check_prompt(pair.prompt)
@@ -206,14 +213,27 @@ def _run(
         decoders.preload()  # While the judge opens
         backend = open_backend(judge)
         with stop_on_signal() as stopped:
+            facts = None
+            if measured:
+                try:
+                    facts = measure(pair, cancelled=stopped, decoder_pool=decoders).facts
+                except VideoError:
+                    if stopped():
+                        raise Exit(INTERRUPTED) from None
+                    raise
             events = start(pair, backend, cancelled=stopped, trace=trace, decoder_pool=decoders)
-            code = _print_run(telling_openings(events), json_only)
+            code = _print_run(telling_openings(events), json_only, facts)
             raise Exit(INTERRUPTED if stopped() else code)
 
 
-def _print_run(events: Iterable[Event], json_only: bool) -> int:
+def _print_run(
+    events: Iterable[Event], json_only: bool, facts: Sequence[MeasuredFact] | None = None
+) -> int:
     renderer = ConsoleRenderer(Console(highlight=False))
-    end = _print_labels(events) if json_only else renderer.render(events)
+    end = _print_labels(events, facts) if json_only else renderer.render(events)
+    if facts is not None and not json_only:
+        texts = [fact.text for fact in facts] or ["Nothing that is certain."]
+        print("\n".join(["Measured", *(f"  {text}" for text in texts)]))
     if end is None:
         return NO_VERDICT
     if end.fault in INPUT_FAULTS:
@@ -222,7 +242,7 @@ def _print_run(events: Iterable[Event], json_only: bool) -> int:
     return 0 if end.verdict is not None and end.verdict.whole else NO_VERDICT
 
 
-def _print_labels(events: Iterable[Event]) -> Finished | None:
+def _print_labels(events: Iterable[Event], facts: Sequence[MeasuredFact] | None) -> Finished | None:
     """Print the labels as JSON, missing ones as null; return the end of the run.
 
     Prints none unless both videos were opened. With both orders, prints the second run's, too.
@@ -245,6 +265,8 @@ def _print_labels(events: Iterable[Event]) -> Finished | None:
         check = order_of(trace.runs)
         labels |= {"swapped": check and check.second.labels, "order": check and check.effects}
         lines.append("" if check else order_unchecked(trace.swapped.finished))
+    if facts is not None:
+        labels["measured"] = [asdict(fact) for fact in facts]
     if all(started.clips) and not faulty:
         print(json.dumps(labels))
     for line in lines:

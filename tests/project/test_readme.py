@@ -186,11 +186,12 @@ def test_the_public_names_are_these() -> None:
     assert sorted(vrthinker_core.__all__) == [
         "Backend", "BadInput", "Branch", "BranchPlan", "Changes", "CheckpointError", "ComparedVideos",
         "Completion", "Conversation", "Dimension", "Event",
-        "Finished", "Frame", "FramesShown", "JudgeError", "JudgeEvent", "Message", "Opening", "OrderCheck", "OrderEffect", "Preference",
+        "Finished", "Frame", "FramesShown", "JudgeError", "JudgeEvent", "MeasuredFact", "MeasuredVideo", "Measurement", "Message",
+        "Opening", "OrderCheck", "OrderEffect", "Preference",
         "Retrying", "Reward", "Run", "Sampling", "ScriptedBackend", "Settings", "Side", "Started", "StopReason", "Swapped", "TextArrived",
         "Trace", "TraceError", "Turn", "TurnEnded", "Verdict", "VideoError", "VideoPair", "Vote", "Voted", "VrThinkerError",
         "areward", "areward_many", "check_order", "compare", "evaluate", "export", "judge", "judge_branch", "judge_many", "load_trace",
-        "open_backend", "plan_branch", "reward", "reward_many",
+        "measure", "open_backend", "plan_branch", "reward", "reward_many",
     ]  # fmt: skip
     assert all(hasattr(vrthinker_core, name) for name in vrthinker_core.__all__)
     assert {event.__name__ for event in get_args(RunEvent)} <= set(vrthinker_core.__all__)

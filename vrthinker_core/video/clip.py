@@ -199,7 +199,7 @@ class PairOpening:
             except VrThinkerError as error:
                 clips.append(None)
                 failed[side] = type(error)(f"Video {int(side)}: {error}")
-        return clips[0], clips[1], _first_error(failed)
+        return clips[0], clips[1], first_error(failed)
 
     def close(self) -> None:
         """Close both clips, open or not, and wait for their threads; idempotent."""
@@ -211,7 +211,7 @@ class PairOpening:
                 future.exception()
 
 
-def _first_error(failed: Mapping[Side, VrThinkerError]) -> VrThinkerError | None:
+def first_error(failed: Mapping[Side, VrThinkerError]) -> VrThinkerError | None:
     """Return the first error, its `sides` naming all unreadable videos.
 
     A `VideoUnavailable` file may be readable later, so its side is left out.
@@ -247,7 +247,7 @@ def frame_source(clips: tuple[Clip, Clip], cancelled: Cancelled = lambda: False)
                     clip.close()
         errors = {side: future.exception() for side, future in futures.items()}
         failed = {side: each for side, each in errors.items() if isinstance(each, VideoError)}
-        if error := _first_error(failed):
+        if error := first_error(failed):
             raise error
         found = {side: iter(future.result()) for side, future in futures.items()}
         return tuple(replace(next(found[ref.side]), ref=ref) for ref in refs)

@@ -29,11 +29,13 @@ from vrthinker_core.video.decode import (
     DecodeStats,
     SeekingReader,
     TimestampMismatch,
+    no_frame_error,
     read_all,
 )
 from vrthinker_core.video.files import open_local, shown_name
 from vrthinker_core.video.health import ClipFacts, health_notes
 from vrthinker_core.video.limits import CpuBudget, Limits, confine_process, near_memory_limit
+from vrthinker_core.video.motion import measure_clip
 from vrthinker_core.video.process import Header, connect_to_parent, respond
 from vrthinker_core.video.timeline import read_timeline
 from vrthinker_core.words import encodable
@@ -250,12 +252,8 @@ class ClipDecoder:
         announced, source = max(1, self._timeline.stored), self._source
         self._decode_pass(announced, self._stats)
         self._total = len(self._stats.pts)
-        if not self._total and near_memory_limit():
-            raise VideoError(f"{source.name} needs more memory to decode than a video may take.")
         if not self._total:
-            state = "encrypted" if source.encrypted else "damaged"
-            none = f"not one frame can be decoded, of {announced} stored"
-            raise VideoError(f"{source.name} is {state}: {none}.")
+            raise no_frame_error(source, announced)
         self._times = self._timeline.frame_times(self._stats.pts, source)
         if self._total != announced:
             self._decode_pass(self._total, DecodeStats())
@@ -372,6 +370,9 @@ def main(handle: int) -> None:
         request = requests.get()
         name = name or shown_name(Path(request["path"]))
         try:
+            if "measure" in request:
+                respond(parent, *_measure(request, name))
+                continue
             if decoder is None:
                 decoder = _open(parent, request, name)
             else:
@@ -390,6 +391,14 @@ def main(handle: int) -> None:
         else:
             info, read_mode = asdict(decoder.info), decoder.read_mode
             respond(parent, {"info": info, "read_mode": read_mode, "done": True})
+
+
+def _measure(request: Header, name: str) -> tuple[Header, bytes]:
+    limits = Limits(**request["limits"])
+    confine_process(limits)
+    with open_local(Path(request["path"])) as file:
+        header, payload = measure_clip(VideoSource(file, CpuBudget(name, limits)))
+    return header | {"done": True}, payload
 
 
 def _open(parent: Connection, request: Header, name: str) -> ClipDecoder:

@@ -10,6 +10,7 @@ from av.video.frame import VideoFrame
 
 from vrthinker_core.errors import VideoError
 from vrthinker_core.video.container import CONTAINER_ERRORS, VideoSource
+from vrthinker_core.video.limits import near_memory_limit
 from vrthinker_core.video.timeline import Timeline
 
 
@@ -80,6 +81,15 @@ def _decode_packets(source: VideoSource, stats: DecodeStats) -> Iterator[VideoFr
         raise VideoError(f"{source.name} {why}.") from None
     except CONTAINER_ERRORS:
         return
+
+
+def no_frame_error(source: VideoSource, announced: int) -> VideoError:
+    """Return the error of a video without a frame that decodes."""
+    if near_memory_limit():
+        return VideoError(f"{source.name} needs more memory to decode than a video may take.")
+    state = "encrypted" if source.encrypted else "damaged"
+    none = f"not one frame can be decoded, of {max(1, announced)} stored"
+    return VideoError(f"{source.name} is {state}: {none}.")
 
 
 class SeekingReader:

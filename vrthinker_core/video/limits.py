@@ -52,6 +52,11 @@ class CpuBudget:
         """Whether the time is used up."""
         return time.process_time() > self._end
 
+    @property
+    def nearly_spent(self) -> bool:
+        """Whether four fifths of the time are used up."""
+        return time.process_time() > self._end - 0.2 * self.limits.cpu_seconds
+
     def check(self) -> None:
         """Raise `VideoError` if the time is used up."""
         if self.is_spent:

@@ -1,0 +1,341 @@
+"""The motion of a clip: how much each frame differs, and events that are certain.
+
+Everything is measured on grey pictures of 160 columns. An event is certain if nothing else looks
+like it: encoders, noise, repeated frames, flashes, fades and fast motion must not.
+"""
+
+import statistics
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import cv2
+import numpy as np
+from av.video.frame import VideoFrame
+from numpy.typing import NDArray
+
+from vrthinker_core.video.container import VideoSource
+from vrthinker_core.video.decode import DecodeStats, no_frame_error, read_all
+from vrthinker_core.video.health import equal_runs
+from vrthinker_core.video.process import Header
+from vrthinker_core.video.timeline import read_timeline
+
+Grey = NDArray[Any]  # (rows, columns)
+
+SECONDS = 60.0  # of a clip that are measured
+_FRAMES = 7200  # that are measured at most: 160 MB of pictures
+_COLUMNS, _DETAIL_COLUMNS = 160, 480  # of a picture for motion, and for sharpness
+_EVENTS = 100  # that are told at most
+_MOMENTS = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0)  # seconds of the pictures for sharpness
+
+
+class Event(NamedTuple):
+    """Something certain about a clip, in seconds from its first frame."""
+
+    kind: str  # of `measure.Kind`
+    start: float
+    end: float
+
+
+def measure_clip(source: VideoSource) -> tuple[Header, bytes]:
+    """Decode the start of a clip; return its motion and pictures to compare sharpness.
+
+    Raises `VideoError` if no frame can be decoded.
+    """
+    timeline, stats = read_timeline(source, lambda _: None), DecodeStats()
+    pictures: list[Grey] = []
+    details: list[Grey] = []
+    full = False
+    for decoded in read_all(source, stats):
+        frame = decoded.frame
+        if not pictures:
+            size, detail_size = (_size(frame, columns) for columns in (_COLUMNS, _DETAIL_COLUMNS))
+            first, full = frame.pts or 0, frame.color_range == 2
+        seconds = float(((frame.pts or 0) - first) * source.time_base)
+        pictures.append(_luma(frame, *size))
+        if len(details) < len(_MOMENTS) and seconds >= _MOMENTS[len(details)]:
+            details.append(_luma(frame, *detail_size))
+        del frame
+        if seconds >= SECONDS or len(pictures) >= _FRAMES or source.budget.nearly_spent:
+            break
+    if not pictures:
+        raise no_frame_error(source, timeline.stored)
+    times = timeline.frame_times(stats.pts, source)
+    motion = Motion(pictures, np.append(times.starts, times.seconds))
+    shown = _telling(motion.differences)
+    header = {
+        "seconds": times.seconds,
+        "times": times.starts[shown].tolist(),
+        "differences": (motion.differences[shown] * (1 if full else 255 / 219)).tolist(),
+        "events": sorted(motion.events(), key=lambda event: event.start)[:_EVENTS],
+        "rows": detail_size[1],
+    }
+    return header, b"".join(map(np.ndarray.tobytes, details))
+
+
+def _telling(values: NDArray[np.float64]) -> list[int]:
+    """Return the lowest and highest of each of 150 parts, which draw the curve."""
+    parts = np.array_split(np.arange(len(values)), min(len(values), 150))
+    return sorted({int(part[at(values[part])]) for part in parts for at in (np.argmin, np.argmax)})
+
+
+def _size(frame: VideoFrame, columns: int) -> tuple[int, int]:
+    return columns, max(2, min(4 * columns, round(frame.height * columns / frame.width)))
+
+
+def _luma(frame: VideoFrame, columns: int, rows: int) -> Grey:
+    """Return the luma as 8 bits, shrunk by area average."""
+    plane: Any = frame.planes[0]
+    name, bits = frame.format.name, frame.format.components[0].bits
+    planar = name.startswith("gray") or (name.startswith(("yuv", "nv")) and len(frame.planes) > 1)
+    if not planar or bits > 16 or frame.format.is_big_endian or plane.line_size <= 0:
+        small = frame.reformat(columns, rows, "gray", interpolation="AREA", threads=1)
+        return small.to_ndarray()
+    pixels: Any = np.frombuffer(plane, np.uint8 if bits == 8 else np.uint16)
+    pixels = pixels.reshape(plane.height, -1)[:, : plane.width]
+    # OpenCV averages 2 x 2 far faster than other ratios.
+    while pixels.shape[1] >= 2 * columns and pixels.shape[0] >= 2 * rows:
+        down, across = (side // 2 for side in pixels.shape)
+        even = pixels[: 2 * down, : 2 * across]
+        pixels = cv2.resize(even, (across, down), interpolation=cv2.INTER_AREA)
+    pixels = cv2.resize(pixels, (columns, rows), interpolation=cv2.INTER_AREA)
+    return pixels if bits == 8 else (pixels >> (bits - 8)).astype(np.uint8)
+
+
+class Motion:
+    """Differences and events of the pictures of a clip."""
+
+    def __init__(self, pictures: list[Grey], edges: NDArray[np.float64]) -> None:
+        """Take pictures, the seconds at which each begins, and the last one's end."""
+        self._pictures, self._edges = pictures, edges
+        self.differences = _changes(pictures)
+        # At a quarter of the size, changes of quality vanish and those of content stay.
+        size = 40, max(8, pictures[0].shape[0] // 4)
+        self._coarse = [cv2.resize(each, size, interpolation=cv2.INTER_AREA) for each in pictures]
+        # Places count the pictures that do not repeat the one before, as those of slow motion do.
+        self._fresh = _fresh(_changes(self._coarse))
+        self._shown = [self._coarse[index] for index in self._fresh]
+        self._times = [float(edges[index]) for index in self._fresh]
+        self._steps = _changes(self._shown)
+        self._flow: Any = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_ULTRAFAST)
+
+    def events(self) -> Iterator[Event]:
+        """Yield everything that is certain."""
+        freezes = list(self._freezes())
+        yield from freezes
+        breaks = [
+            (self._times[each], self._break(each), each) for each in range(1, len(self._shown))
+        ]
+        others = [at for at, kind, _ in breaks if kind in ("brightness", "cut")]
+        blurs = [each for each in self._blurs() if not _close(each.start, others)]
+        yield from blurs
+        ends = [end for each in freezes for end in each[1:]] + [each.start for each in blurs]
+        for at, kind, place in breaks:
+            # After a freeze the motion may go on far away.
+            jumps = kind == "jump" or _shared_levels(*self._shown[place - 1 : place + 1]) > 0.82
+            if kind and not (jumps and kind != "brightness" and _close(at, ends)):
+                yield Event(kind, at, at)
+
+    def _freezes(self) -> Iterator[Event]:
+        """Yield stretches of equal pictures, far longer than the usual ones."""
+        pictures, edges, changes = self._pictures, self._edges, self.differences
+        lag = max(1, int(np.searchsorted(edges, 0.4)))
+        starts = range(0, len(pictures) - lag, max(1, len(pictures) // 100))
+        moved = [_most_changed(pictures[at], pictures[at + lag]) for at in starts]
+        most = min(8.0, max(1.5, 0.2 * statistics.median(moved or [0.0])))
+        usual = statistics.median(changes[self._fresh[1:]]) if len(self._fresh) > 1 else 0.0
+        quiet = changes <= 0.08 * usual
+
+        def same(one: Grey, two: Grey) -> bool:
+            return _most_changed(one, two) <= most
+
+        runs: list[tuple[int, int]] = []
+        for first, last in equal_runs(pictures, same):
+            # A key frame renews the same picture.
+            renewed = first > 0 and same(pictures[first - 1], pictures[first])
+            joined = renewed and (quiet[first - 1] or quiet[min(first + 1, last)])
+            runs.append((runs.pop()[0] if joined else first, last))
+        hold = statistics.median(edges[last + 1] - edges[first] for first, last in runs)
+        if len(runs) == 1 < len(pictures) and edges[-1] >= 0.3:
+            yield Event("freeze", 0.0, float(edges[-1]))
+        for first, last in runs if usual > 0.15 else ():
+            still = np.flatnonzero(quiet[first + 1 : last + 1])
+            loud = changes[first + 1 : last + 1] > 0.5 * usual
+            if 2 * len(still) < last - first or 6 * int(loud.sum()) > last - first:
+                continue
+            # Motion that slows down is no part of a freeze, which begins and ends at once.
+            start, end = (
+                (first + int(still[0]), first + 2 + int(still[-1]))
+                if len(still)
+                else (first, last + 1)
+            )
+            around = changes[max(1, start - 2) : start + 1], changes[end : end + 3]
+            sudden = [float(part.max()) >= 0.25 * usual for part in around if len(part)]
+            least = max(0.35 if len(sudden) == 2 else 0.6, 3 * hold)
+            if all(sudden) and edges[end] - edges[start] >= least:
+                yield Event("freeze", float(edges[start]), float(edges[end]))
+
+    def _blurs(self) -> Iterator[Event]:
+        """Yield stretches that begin with a sudden loss of fine detail."""
+        pictures, edges = self._pictures, self._edges
+        detail = np.array([_detail(picture) for picture in pictures])
+        contrast = np.array([float(coarse.std()) for coarse in self._coarse])
+        until = 0.0
+        for at in range(3, len(pictures) - 2):
+            before = slice(int(np.searchsorted(edges, edges[at] - 0.35)), at)
+            after = slice(at, int(np.searchsorted(edges[:-1], edges[at] + 0.35)))
+            # Encoders often begin with a far better picture than they can go on with.
+            share = 0.5 if edges[at] < 0.6 else 0.62
+            if (
+                edges[at] < until
+                or min(at - before.start, after.stop - at) < 3
+                or detail[at] > 0.75 * detail[at - 1]
+                or detail[after].max() > share * detail[before].min()
+                or not 0.75 < contrast[after].mean() / max(1.0, contrast[before].mean()) < 1.2
+                or _likeness(self._coarse[at - 1], self._coarse[at]) < 0.85
+            ):
+                continue
+            sharp = np.flatnonzero(detail[at:] > 0.8 * detail[before].min())
+            until = float(edges[at + sharp[0]] if len(sharp) else edges[-1])
+            yield Event("blur", float(edges[at]), until)
+
+    def _break(self, place: int) -> str:
+        """Return "brightness", "cut", "jump" or ""."""
+        one, two, step = *self._shown[place - 1 : place + 1], self._steps[place]
+        before, after = self._near(place, 0.6, 5)
+        near = [*before, *after]
+        usual = _second([self._steps[each] for each in near])
+        if step < 1.5 or self._returns(place):
+            return ""
+        if self._brightens(place, near):
+            return "brightness"
+        shared, likeness = _shared_levels(one, two), _likeness(one, two)
+        cut = max(likeness, _found(one, two)) < 0.72 or (shared < 0.82 and likeness < 0.85)
+        if step < 1.15 * usual or (cut and step < 8) or (not cut and not (before and after)):
+            return ""
+        # How far motion that goes on is from the picture that follows, here and nearby
+        wrong = min(self._surprise(place), self._surprise(place, back=True))
+        others = [self._surprise(each) for each in near if each > 1 and each != place + 1]
+        ratio = wrong / max(0.3, _second(others))
+        if cut:
+            return "cut" if ratio > 2 else ""
+        steady = len(others) > 3 and (ratio > 3 or (ratio > 2.2 and step > 4))
+        return "jump" if steady and self._moves_there(place, near) else ""
+
+    def _near(self, place: int, seconds: float, most: int) -> tuple[range, range]:
+        """Return the places before and after one, within some seconds."""
+        at, times = self._times[place], self._times
+        first, last = max(1, place - most), min(len(times) - 1, place + most)
+        while first < place and at - times[first - 1] > seconds:
+            first += 1
+        while last > place and times[last] - at > seconds:
+            last -= 1
+        return range(first, place), range(place + 1, last + 1)
+
+    def _returns(self, place: int) -> bool:
+        """Return whether the picture is soon as it was, as after a flash."""
+        before, after = self._near(place, 0.25, 4)
+        one, two = self._shown[place - 1 : place + 1]
+        back = [_difference(one, self._shown[each]) for each in after]
+        back += [_difference(self._shown[each - 1], two) for each in before]
+        return min(back, default=256.0) < 0.5 * self._steps[place]
+
+    def _brightens(self, place: int, near: list[int]) -> bool:
+        """Return whether the whole picture changes its brightness at once."""
+        one, two = (each.astype(np.float32) for each in self._shown[place - 1 : place + 1])
+        change = float((two - one).mean())
+        means = [float(self._shown[each].mean() - self._shown[each - 1].mean()) for each in near]
+        alike = float(((two - one) * change > 0).mean())
+        return (
+            abs(change) >= max(5.0, 4 * _second([abs(each) for each in means]))
+            and alike > 0.8
+            and _likeness(one, two) > 0.8
+        )
+
+    def _surprise(self, place: int, *, back: bool = False) -> float:
+        """Return how far a picture is from steady motion, seen forwards or backwards."""
+        pictures = self._shown[max(0, place - 2) : place + 1]
+        if back:
+            pictures = self._shown[place - 1 : place + 2][::-1]
+        last, after = pictures[-2], pictures[-1]
+        if len(pictures) < 3:
+            return _difference(last, after)
+        rows, columns = np.indices(last.shape, np.float32)
+        flow = self._flow.calc(last, pictures[0], None)
+        places = columns + flow[..., 0], rows + flow[..., 1]
+        moved = cv2.remap(last, *places, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
+        return _difference(moved, after)
+
+    def _moves_there(self, place: int, near: list[int]) -> bool:
+        """Return whether the change is where things move, unlike a new caption."""
+        moving = np.zeros(self._shown[0].shape, np.float32)
+        for each in near:
+            moving += cv2.absdiff(self._shown[each], self._shown[each - 1])
+        one, two = (each.astype(np.float32) for each in self._shown[place - 1 : place + 1])
+        change = np.abs(two - one)
+        there = float(change[moving >= 0.5 * moving.mean()].sum())
+        # Motion makes some places brighter and others darker.
+        return bool(there > 0.6 * float(change.sum()) > abs(float((two - one).sum())))
+
+
+def _close(at: float, others: list[float]) -> bool:
+    return any(abs(at - other) <= 0.1 for other in others)
+
+
+def _fresh(changes: NDArray[np.float64]) -> list[int]:
+    """Return the pictures that do not repeat the one before."""
+    fresh = [0]
+    for index in range(1, len(changes)):
+        near = sorted(changes[max(1, index - 8) : index + 9])
+        if changes[index] > 0.3 * near[-min(3, len(near))]:
+            fresh.append(index)
+    return fresh
+
+
+def _changes(pictures: list[Grey]) -> NDArray[np.float64]:
+    return np.array([0.0, *map(_difference, pictures, pictures[1:])])
+
+
+def _difference(one: Grey, two: Grey) -> float:
+    """Return the mean absolute difference."""
+    return float(cv2.norm(one, two, cv2.NORM_L1)) / one.size
+
+
+def _most_changed(one: Grey, two: Grey) -> float:
+    """Return the mean absolute difference of the block of 8 x 8 that differs most."""
+    change = cv2.absdiff(one, two)
+    blocks = change.shape[1] // 8, max(1, change.shape[0] // 8)
+    return float(cv2.resize(change, blocks, interpolation=cv2.INTER_AREA).max())
+
+
+def _detail(picture: Grey) -> float:
+    return float(cv2.norm(cv2.Laplacian(picture, cv2.CV_16S), cv2.NORM_L1)) / picture.size
+
+
+def _second(values: list[float]) -> float:
+    """Return the second largest: one outlier is no rule."""
+    return sorted(values)[-min(2, len(values))] if values else 0.0
+
+
+def _likeness(one: Grey, two: Grey) -> float:
+    """Return the correlation of two pictures, 0 for an even one."""
+    small = [cv2.resize(each, (20, 12), interpolation=cv2.INTER_AREA) for each in (one, two)]
+    first, second = (each.astype(np.float32) - float(each.mean()) for each in small)
+    size = float(np.linalg.norm(first) * np.linalg.norm(second))
+    return float((first * second).sum()) / size if size > first.size else 0.0
+
+
+def _found(one: Grey, two: Grey) -> float:
+    """Return how well the middle of one picture is found anywhere in the other."""
+    rows, columns = one.shape[0] // 5, one.shape[1] // 5
+    best = 0.0
+    for whole, other in ((one, two), (two, one)):
+        middle = other[rows : other.shape[0] - rows, columns : other.shape[1] - columns]
+        found = cv2.matchTemplate(whole, middle, cv2.TM_CCOEFF_NORMED)
+        best = max(best, float(found.max()))
+    return best
+
+
+def _shared_levels(one: Grey, two: Grey) -> float:
+    """Return the part of the grey levels that two pictures share."""
+    levels = [np.histogram(each, 32, (0, 256))[0] for each in (one, two)]
+    return float(np.minimum(*levels).sum()) / one.size
