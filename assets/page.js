@@ -191,16 +191,25 @@ VRThinker.onKey = (event, rail) => {
 };
 
 /** The rail under the players. `trigger` tells the server. */
-VRThinker.mountRail = (root, trigger) => {
+VRThinker.mountRail = (root, props, watch, words, trigger) => {
   const stills = new VRThinker.Stills(["#first", "#second"], () => players.pause());
   const videos = ["#first video", "#second video"];
   const players = new VRThinker.Players(videos, () => rail.draw(), stills.sides);
-  const rail = new VRThinker.Rail(root, players, () => trigger("click", { act: "swap" }));
+  const measured = new VRThinker.Measured(players, words);
+  const onSwap = () => trigger("click", { act: "swap" });
+  const onPair = () => {
+    measured.update(null);
+    trigger("submit");
+  };
+  const rail = new VRThinker.Rail(root, players, onSwap, onPair);
+  root.append(measured.node);
+  watch("value", () => measured.update(props.value));
   VRThinker.rail = rail;
   const lengths = element("p", { class: "vrt-lengths", role: "status", hidden: "" });
   root.prepend(stills.sentence, lengths);
   document.addEventListener("vrt:trace", ({ detail }) => {
     rail.mark(detail);
+    measured.waits(detail.recorded && !detail.over); // a run that is played finds it by itself
     if (stills.update(detail)) players.seek(0);
   });
   document.addEventListener("vrt:light", ({ detail }) => rail.light(detail));

@@ -271,8 +271,9 @@ VRThinker.CONTROLS = {
 };
 
 VRThinker.Rail = class {
-  constructor(root, players, onSwap) {
-    Object.assign(this, { players, onSwap, grid: null, marks: [], chosen: null, live: false });
+  /** `onPair()`: a new pair is shown. */
+  constructor(root, players, onSwap, onPair) {
+    Object.assign(this, { players, onSwap, onPair, grid: null, marks: [], chosen: null, live: false });
     root.classList.add("vrt", "vrt-rail");
     Object.assign(root, { role: "group", ariaLabel: "Both players" });
     this.build(root);
@@ -381,6 +382,7 @@ VRThinker.Rail = class {
     const key = pair ? pair.map(({ src }) => src).join(" ") : "";
     const isNew = key && key !== this.pair;
     this.pair = key || this.pair;
+    if (isNew) this.onPair();
     if (chosen) this.show(chosen);
     else if (isNew) players.playOnce();
     else if (!players.playing) players.seek(players.place);
@@ -460,6 +462,7 @@ VRThinker.Rail = class {
     const index = numbers && `#${numbers} (of 0–${this.grid.last})`;
     const where = [index, ...players.videos().map(told)].filter(Boolean).join(" · ");
     this.fill.style.width = `${place * 100}%`;
+    document.documentElement.style.setProperty("--place", place);
     time.ariaLive = playing ? "off" : "polite"; // else each frame would be told
     say(time, where || "The players move together.");
     if (!playing) track.ariaValueNow = Math.round(place * 100);
@@ -471,5 +474,61 @@ VRThinker.Rail = class {
     buttons.loop.ariaPressed = players.loop;
     buttons.swap.disabled = this.live || players.showStills;
     buttons.closer.disabled = !players.videos().every((video) => video?.src);
+  }
+};
+
+/* Below the rail: how much each frame of both videos differs from the one before, and what is
+certain of that. No judge has a part in it. */
+VRThinker.Measured = class {
+  constructor(players, words) {
+    Object.assign(this, { players, words });
+    this.curves = [1, 2].map((side) => {
+      const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+      svg.setAttribute("viewBox", "0 0 1 1");
+      svg.setAttribute("preserveAspectRatio", "none");
+      svg.setAttribute("class", `vrt-side${side}`);
+      svg.append(document.createElementNS(svg.namespaceURI, "polyline"));
+      return svg;
+    });
+    this.chart = element("div", { class: "vrt-curves", title: words.help }, this.curves);
+    this.chart.addEventListener("click", ({ clientX }) => {
+      const { left, width } = this.chart.getBoundingClientRect();
+      players.pause();
+      players.seek((clientX - left) / width);
+    });
+    this.facts = element("ul", { class: "vrt-facts-measured", role: "status" });
+    this.node = element("section", { class: "vrt-measured", "aria-label": words.name, hidden: "" },
+      this.chart, this.facts);
+  }
+
+  waits(waits) {
+    this.node.classList.toggle("vrt-waits", waits);
+  }
+
+  /** `found`: what the server measured, null while it measures; {} if it cannot. */
+  update(found) {
+    const { words } = this;
+    const { curves, facts = [] } = found ?? {};
+    this.node.hidden = Boolean(found && !curves);
+    const most = Math.max(1, ...(curves ?? []).flat().map(([, difference]) => difference));
+    this.curves.forEach((svg, side) => {
+      const { duration = 1 } = this.players.videos()[side] ?? {};
+      // A root, so that a small movement is seen beside a cut.
+      const point = ([time, difference]) =>
+        `${(time / duration).toFixed(4)},${(0.97 - 0.94 * Math.sqrt(difference / most)).toFixed(4)}`;
+      svg.firstChild.setAttribute("points", (curves?.[side] ?? []).map(point).join(" "));
+    });
+    const told = facts.length ? facts : [{ text: curves ? words.nothing : words.waits }];
+    const name = element("b", "", `${words.name} `);
+    this.facts.replaceChildren(...told.map(({ text, side, at }, place) => {
+      const fact = side ? button("vrt-ref", text, () => this.show(side, at)) : text;
+      return element("li", "", place === 0 && name, fact);
+    }));
+  }
+
+  show(side, at) {
+    const { players } = this;
+    players.pause();
+    players.seek(at / (players.videos()[side - 1]?.duration ?? 1));
   }
 };

@@ -47,6 +47,7 @@ from vrthinker_core.ui.uploads import Uploads
 from vrthinker_core.ui.view import Json, RunView, hide_verdict
 from vrthinker_core.ui.visitors import FOLLOWERS, Shares, Turns, Visitor, visitor_of
 from vrthinker_core.video.files import file_digest
+from vrthinker_core.video.measure import Measurement, measure
 from vrthinker_core.words import encodable
 
 POLL_SECONDS = 0.03  # between two looks
@@ -97,7 +98,7 @@ class Handlers:
         self.parts, self.services = parts, services
         judges, sessions, offered = services.judges, services.sessions, services.offered
         self.chooser = JudgeChooser(parts, judges, sessions, offered)
-        self._reading = Turns(READ_AT_ONCE, "read")
+        self._reading, self._measuring = Turns(READ_AT_ONCE, "read"), Turns(1, "measure")
 
     def session_of(self, request: gr.Request) -> Session:
         """Return the session of the open page; a reload begins a new one."""
@@ -148,6 +149,29 @@ class Handlers:
             return swapped
         line = words.SWAPPED if session.changed_sides() else self._status(session.shown)
         return {**swapped, **self.changed_run(session, line)}
+
+    async def measure(self, first: str | None, second: str | None, request: gr.Request) -> Updates:
+        """Return what is measured on both videos: curves of (seconds, difference), and facts."""
+        session, uploads = self.session_of(request), self.services.uploads
+        held = [player.digest for player in session.players]
+        pool = self.services.judges.decoder_pool
+
+        def work() -> Measurement:
+            pair = VideoPair(
+                "", *(uploads.original_of(Path(path or "")) for path in (first, second))
+            )
+            changed = lambda: held != [player.digest for player in session.players]  # noqa: E731
+            return measure(pair, cancelled=changed, decoder_pool=pool)
+
+        try:
+            found = await self._measuring.run(visitor_of(request), work)
+        except VrThinkerError:
+            return {self.parts.rail: {}}  # a comparison says why
+        curves = [[*zip(each.times, each.differences, strict=True)] for each in found.videos]
+        facts = [
+            {"text": each.text, "side": each.sides[0], "at": each.start} for each in found.facts
+        ]
+        return {self.parts.rail: {"curves": curves, "facts": facts}}
 
     # -- runs ------------------------------------------------------------------------------------
 
@@ -833,6 +857,7 @@ def connect(blocks: CheckedBlocks, parts: PageComponents, services: Services) ->
     parts.stop_button.click(handlers.stop, number, shown, js=asked_now, **UNQUEUED)
     parts.trace.submit(handlers.vote, None, parts.run_outputs, **UNQUEUED)
     parts.rail.click(handlers.swap_videos, videos, [*videos, *parts.run_outputs], **UNQUEUED)
+    parts.rail.submit(handlers.measure, videos, parts.rail, **MULTIPLE)
     announce = "(line) => VRThinker.announcer.status(line)"
     status.change(None, status, None, js=announce, **MULTIPLE)
     chooser, protocol = handlers.chooser, parts.settings["protocol"]

@@ -76,7 +76,8 @@ class PageComponents:
         with gr.Row(elem_id="players"):
             (self.first, one), (self.second, two) = _box(1, "first"), _box(2, "second")
             self.videos, self.addresses = (self.first, self.second), (one, two)
-        self.rail = _html("mountRail(host, trigger)", None, "rail")
+        measured = json.dumps(words.MEASURED)
+        self.rail = _html(f"mountRail(host, props, watch, {measured}, trigger)", None, "rail")
         with gr.Row(elem_id="ask", equal_height=True):
             hint = "The text both videos were made from"
             self.prompt = gr.Textbox(

@@ -102,6 +102,13 @@ INTRODUCTION: Mapping[str, Any] = {
     ],
     "loop": {"folder": "intro", "label": "A recording of the scripted example, without sound"},
 }
+# The strip under the rail, which tells what is certain of both videos without any judge
+MEASURED = {
+    "name": "Measured",
+    "help": "How much each frame differs from the one before. Nobody judges here.",
+    "waits": "Measuring both videos.",
+    "nothing": "No freeze, jump, cut or step of brightness was found.",
+}
 RECORDED = "Recorded run"
 # When a proxy serves the page at another address than its server knows
 ELSEWHERE = "This page is at {}, which its server does not know: start it with --root-path {}."
