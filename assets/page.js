@@ -150,7 +150,7 @@ VRThinker.showKeys = () => {
   const told = {
     Space: "Play or pause both videos", "← →": "The judge’s earlier or later frame",
     ", .": "One frame back or on", "Home End": "Start or end", F: "Both videos, large",
-    "Ctrl Enter": "Compare, from the prompt", "+ − 0": "Zoom, in the closer look",
+    "Ctrl Enter": "Compare, from the prompt", "A = B X": "Vote, while blind", "+ − 0": "Zoom, in the closer look",
   };
   const rows = Object.entries(told).map(([keys, does]) => [
     element("dt", "", keys.split(" ").map((key) => element("kbd", "", key))),
@@ -239,7 +239,7 @@ VRThinker.mountTrace = (root, props, watch, introduction, [check, dimensions], t
       return [turns?.[0], trouble];
     },
   });
-  root.prepend(new VRThinker.Share().node);
+  root.prepend(VRThinker.blind.node, new VRThinker.Share().node);
   const hold = new VRThinker.Hold();
   const replay = new VRThinker.Replay(root, () => draw());
   const follow = new VRThinker.Follow(root);
@@ -259,6 +259,7 @@ VRThinker.mountTrace = (root, props, watch, introduction, [check, dimensions], t
     } else if (!value.run && !value.ending) value = banner;
     value = replay.take(hold.take(value, draw));
     if (!follow.on && value.run === VRThinker.trace.run) VRThinker.keepInPlace(root);
+    VRThinker.blind?.update(value);
     view.update(value);
     VRThinker.trace = value;
     VRThinker.shown = view.shown;
@@ -336,6 +337,7 @@ VRThinker.mountScope = (root, props, watch, { about, told, choose, compare, go }
 /** Saved runs that lie ready, and all other ways to a run that the server has. */
 VRThinker.mountExamples = (root, props, trigger) => {
   const { address } = VRThinker;
+  VRThinker.examples = props.value;
   root.classList.add("vrt", "vrt-examples");
   for (const [row, cards] of Object.entries(Object.groupBy(props.value, (card) => card.row))) {
     const look = { class: "vrt-cards", "aria-label": row };

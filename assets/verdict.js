@@ -90,7 +90,8 @@ VRThinker.Vote = class {
     this.saved.hidden = !vote || Boolean(this.ballot?.open);
     this.node.hidden = this.saved.hidden && !this.ballot?.open;
     if (!this.ballot) return;
-    if (held && !this.ballot.open) this.saved.querySelector("button")?.focus();
+    const { blind } = VRThinker;
+    if (held && !this.ballot.open && !blind?.on) this.saved.querySelector("button")?.focus();
     this.button.hidden = !asked || Boolean(vote || ballot.hidden); // then it can be changed below
     this.button.setAttribute("aria-expanded", this.ballot.open);
   }
@@ -139,10 +140,9 @@ VRThinker.Ballot = class {
     const why = element("p", "", "What the judge says is hidden until you have voted.");
     this.notice = element("div", { class: "vrt-hidden", hidden: "" }, why, show);
     this.said = element("p", { class: "vrt-vote-said", role: "status" });
-    const sides = [[1, "Video 1"], [0, "No difference"], [2, "Video 2"], [0, "Both bad", true]];
-    this.sides = sides.map(([overall, text, isBad = false]) => {
-      const node = button(`vrt-side${overall}`, text, () => this.pick(overall, isBad));
-      return Object.assign(node, { overall, isBad });
+    this.sides = [1, 0, 2, 0].map((overall, place) => {
+      const node = button(`vrt-side${overall}`, "", () => this.pick(node.overall, node.isBad));
+      return Object.assign(node, { overall, isBad: place === 3 });
     });
     const asked = element("p", { class: "vrt-asked", id: "vrt-asked" }, "Which video is better?");
     const group = { class: "vrt-sides", role: "group", "aria-labelledby": "vrt-asked" };
@@ -221,6 +221,8 @@ VRThinker.Ballot = class {
     const kept = !fresh && vote && ballot.own && !ballot.refusal;
     const saved = kept && (vote.key !== this.voted || this.sent);
     const hidden = Boolean(ballot.hidden) && asked;
+    this.nameSides(hidden && Boolean(VRThinker.blind?.isOurs));
+    this.more.hidden = hidden;
     Object.assign(this, { trace, run, hidden, voted: vote?.key });
     if (fresh) this.fill(null);
     if (fresh || saved) Object.assign(this, { editing: false, sent: false, refusal: "" });
@@ -231,6 +233,19 @@ VRThinker.Ballot = class {
     this.node.hidden = !this.open;
     say(this.said, this.refusal);
     this.drawPairs();
+  }
+
+  /** Blind, the sides have no names: the left one may be video 2. */
+  nameSides(isBlind) {
+    const order = isBlind && VRThinker.blind.shuffled ? [2, 0, 1, 0] : [1, 0, 2, 0];
+    const names = ["Video 1", "No difference", "Video 2", "Both bad"];
+    const blind = ["Left", "No difference", "Right", "Both bad"];
+    const keys = VRThinker.blind?.on ? VRThinker.BLIND_KEYS : [];
+    this.sides.forEach((side, place) => {
+      side.overall = order[place];
+      const key = keys[place] && element("kbd", "", keys[place].toUpperCase());
+      fill(side, [isBlind, keys], () => [(isBlind ? blind : names)[place], key]);
+    });
   }
 
   toggle() {
@@ -291,22 +306,18 @@ VRThinker.Ballot = class {
   }
 };
 
+/** What this tab of the browser has kept under a name; {} for nothing. */
+VRThinker.stored = (name) => {
+  try {
+    return JSON.parse(sessionStorage.getItem(name)) ?? {};
+  } catch {
+    return {}; // no storage is allowed here
+  }
+};
+
 /** Keep a choice for a year. In another site's frame, as on a Space, only such cookies stay. */
 VRThinker.remember = (name, value) => {
   const framed = "SameSite=None; Secure; Partitioned";
   const scope = location.protocol === "https:" ? framed : "SameSite=Lax";
   document.cookie = `${name}=${encodeURIComponent(value)}; path=/; max-age=31536000; ${scope}`;
-};
-
-/* The switch "Blind". A cookie tells the server before it sends the first word of a judge. */
-VRThinker.mountVoteFirst = (root) => {
-  const box = element("input", { type: "checkbox" });
-  const help = element("span", "", "Hide each run’s verdict until I have voted.");
-  box.checked = /(^|; )vote_first=on(;|$)/.test(document.cookie);
-  root.classList.add("vrt", "vrt-vote-first");
-  root.replaceChildren(element("label", "", box, element("b", "", "Blind"), help));
-  box.addEventListener("change", () => {
-    VRThinker.remember("vote_first", box.checked ? "on" : "off");
-    document.dispatchEvent(new CustomEvent("vrt:votefirst", { detail: box.checked }));
-  });
 };

@@ -140,7 +140,7 @@ class RunRecord:
 
 
 def votes_first(cookies: Mapping[str, str]) -> bool:
-    """Whether a visitor has switched on "Vote first" (`verdict.js` sets the cookie)."""
+    """Whether a visitor votes blind (`blind.js` sets the cookie)."""
     return cookies.get("vote_first") == "on"
 
 

@@ -94,7 +94,7 @@ class PageComponents:
                 self.buttons = _html(mount, {"number": 0, "running": False}, "buttons")
         mount = f"mountScope(host, props, watch, {json.dumps(words.DEMO_CANNOT)}, trigger)"
         self.scope = _html(mount, {"outside": False, "demo": judges[0] == NANO_NAME}, "scope")
-        _html("mountVoteFirst(host)", None, "vote-first")
+        _html(f"mountBlind(host, {json.dumps(words.BLIND_MODE)})", None, "blind")
         self.status = gr.Textbox(
             words.READY, label="Status", elem_id="status", interactive=False, lines=1, max_lines=3
         )

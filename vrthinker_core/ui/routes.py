@@ -43,7 +43,7 @@ from vrthinker_core.words import encodable, one_line, policy_hash
 # The page's scripts and style sheets, in their order
 VIEW = ("trace.js", "verdict.js", "closer.js", "gallery.js")  # draws a run, in a saved report, too
 INPUTS = ("players.js", "live.js", "inputs.js", "history.js", "branches.js", "judges.js", "runs.js")
-PAGE = (*VIEW, *INPUTS, "page.js")
+PAGE = (*VIEW, *INPUTS, "blind.js", "page.js")
 HEARTBEAT = "heartbeat.js"  # In the head, before Gradio's scripts; all others come after them
 
 # The longest pause in an upload; also what it may take beyond its bytes at the lowest speed

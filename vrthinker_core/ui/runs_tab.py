@@ -36,9 +36,9 @@ MAX_PROMPT = 1000  # characters that are kept, and searched
 MAX_SENTENCE = 160
 MAX_SOURCE = 120  # characters of the generators' names, or of the file's name
 
-# Who votes first is told no label
+# Who votes blind is told no label, and no name
 NO_LABELS = {"people": (), "data_set": (), "judge": (), "flips": (), "order": ""}
-WITHOUT_LABELS = {**NO_LABELS, "confidence": None, "probability": None}
+WITHOUT_LABELS = {**NO_LABELS, "confidence": None, "probability": None, "source": ""}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

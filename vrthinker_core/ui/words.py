@@ -109,6 +109,13 @@ MEASURED = {
     "waits": "Measuring both videos.",
     "nothing": "No freeze, jump, cut or step of brightness was found.",
 }
+BLIND_MODE = {
+    "begin": "Vote blind",
+    "leave": "Leave blind mode",
+    "help": "Pair after pair, names hidden: vote, then read the verdict.",
+    "next": "Next pair ↵",
+    "last": "That was the last pair.",
+}
 RECORDED = "Recorded run"
 # When a proxy serves the page at another address than its server knows
 ELSEWHERE = "This page is at {}, which its server does not know: start it with --root-path {}."

@@ -1,0 +1,123 @@
+/* Blind: pair after pair with their names hidden and their sides shuffled. A vote shows the verdict
+and counts in a tally. A cookie tells the server before it sends a word of a judge. */
+VRThinker.BLIND_KEYS = ["a", "=", "b", "x"]; // of the four buttons, in their order
+
+VRThinker.Blind = class {
+  on = /(^|; )vote_first=on(;|$)/.test(document.cookie);
+  shuffled = false; // video 2 stands on the left
+  wanted = null; // the pair that is being opened, by its name in `?trace=`
+  queue = []; // names of the next pairs
+  page = 0; // of an evaluation's list, that was read last
+  tally = { judged: 0, agreed: 0, left: 0, voted: 0, ...VRThinker.stored("vrt-blind") };
+
+  constructor(words) {
+    this.words = words;
+    this.start = button("vrt-pill", "", () => (this.on ? this.leave() : this.begin()));
+    this.entry = element("p", "vrt-entry", this.start, element("span", "", words.help));
+    this.said = element("p", { role: "status" });
+    this.nextButton = button("vrt-watch", words.next, () => this.next());
+    this.node = element("div", { class: "vrt-next", hidden: "" }, this.nextButton, this.said);
+    document.addEventListener("keydown", (event) => this.onKey(event), true);
+    this.draw();
+  }
+
+  begin() {
+    Object.assign(this, { queue: [], page: 0 });
+    this.turn(true);
+    this.next();
+  }
+
+  leave() {
+    this.turn(false);
+  }
+
+  turn(on) {
+    this.on = on;
+    VRThinker.remember("vote_first", on ? "on" : "off");
+    document.dispatchEvent(new CustomEvent("vrt:votefirst", { detail: on }));
+    this.draw();
+  }
+
+  async next() {
+    if (!this.queue.length) this.queue = await this.more();
+    this.wanted = this.queue.shift() ?? null;
+    if (this.wanted) VRThinker.address.choose(`trace=${this.wanted}`);
+    else say(this.said, `${this.words.last} ${this.told()}`);
+  }
+
+  /** Names of further pairs: an evaluation's by its rows, else those of the test scenes. */
+  async more() {
+    this.page += 1;
+    if (!document.getElementById("evaluation")) {
+      const scenes = VRThinker.examples.filter(({ hero, folded }) => !hero && !folded);
+      return this.page > 1 ? [] : scenes.map(({ name }) => name).sort(() => Math.random() - 0.5);
+    }
+    const [list] = await VRThinker.askServer(`evaluation?page=${this.page}`);
+    if (!list || this.page > list.pages) return [];
+    return list.runs.filter(({ opens }) => opens).map(({ name }) => name);
+  }
+
+  /** Take what the server says of a run, before it is drawn. */
+  update({ run, address, ballot = {}, vote, verdict }) {
+    if (run !== this.run) {
+      this.isOurs = Boolean(run && this.wanted && address === this.wanted);
+      Object.assign(this, { run, counted: false });
+      this.shuffled = this.isOurs && Math.random() < 0.5;
+      if (this.isOurs) this.wanted = null;
+    }
+    this.hidden = Boolean(run && ballot.hidden);
+    const { classList } = document.body;
+    classList.toggle("vrt-blinded", this.hidden && this.isOurs);
+    classList.toggle("vrt-shuffled", this.shuffled);
+    if (this.isOurs && vote && ballot.own && !this.counted) {
+      this.count(vote, verdict);
+      requestAnimationFrame(() => this.nextButton.focus({ preventScroll: true }));
+    }
+    this.draw();
+  }
+
+  count({ rows }, verdict) {
+    const { tally, shuffled } = this;
+    const { value } = rows.find(({ dimension }) => dimension === "OA");
+    const judged = verdict?.says ? verdict.chips[0]?.value ?? null : null;
+    this.counted = true;
+    tally.voted += 1;
+    tally.left += value === (shuffled ? 2 : 1);
+    tally.judged += judged !== null;
+    tally.agreed += judged === value;
+    sessionStorage.setItem("vrt-blind", JSON.stringify(tally));
+  }
+
+  told() {
+    const { judged, agreed, left, voted } = this.tally;
+    const times = left === 1 ? "once" : `${left} times`;
+    return voted ? `You and the judge agree on ${agreed} of ${judged}; you took the left one ${times}.` : "";
+  }
+
+  draw() {
+    const { on, words } = this;
+    this.start.ariaPressed = on;
+    say(this.start, on ? words.leave : words.begin);
+    this.node.hidden = !on || this.hidden || !this.run;
+    say(this.said, this.told());
+  }
+
+  onKey(event) {
+    const { key, target, ctrlKey, metaKey, altKey } = event;
+    if (!this.on || ctrlKey || metaKey || altKey || VRThinker.closer.isOpen) return;
+    if (target.closest("input, textarea, select, dialog")) return;
+    const place = this.hidden ? VRThinker.BLIND_KEYS.indexOf(key.toLowerCase()) : -1;
+    const isNext = key === "Enter" && !this.node.hidden && !target.closest("button, a, summary");
+    const node = isNext ? this.nextButton : document.querySelectorAll(".vrt-sides button")[place];
+    if (!node) return;
+    event.preventDefault();
+    event.stopPropagation();
+    node.click();
+  }
+};
+
+VRThinker.mountBlind = (root, words) => {
+  VRThinker.blind = new VRThinker.Blind(words);
+  root.classList.add("vrt");
+  root.replaceChildren(VRThinker.blind.entry);
+};
