@@ -62,7 +62,7 @@ def expect_hints_and_focus_to_be_seen(page: Page) -> None:
         darkest, brightest = seen(page, part, -8).getextrema()
         lights = [((value / 255 + 0.055) / 1.055) ** 2.4 for value in (darkest, brightest)]
         assert (lights[1] + 0.05) / (lights[0] + 0.05) >= 4.5, part
-    parts = ("#prompt textarea", "#vote-first input")
+    parts = ("#prompt textarea", "#blind button")
     pictures = [seen(page, part, 6) for part in parts]
     page.keyboard.press("Tab")  # from here on the keys move the focus
     for part, before in zip(parts, pictures, strict=True):

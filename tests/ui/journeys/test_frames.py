@@ -179,7 +179,7 @@ def test_a_frame_of_one_video_the_other_order_and_a_hidden_verdict(page: Page) -
         seen = page.locator("#trace .vrt-tile img").evaluate_all(pictures)
         steps.tab(page, "Frames")
         assert page.locator("#frames .vrt-tile img").evaluate_all(pictures) == seen
-    page.locator("#vote-first input").check()
+    page.evaluate("VRThinker.blind.turn(true)")
     steps.tab(page, "Thinking")
     page.locator(".vrt-card").first.click()
     expect(page.locator(".vrt-hidden")).to_be_visible()
@@ -190,6 +190,22 @@ def test_a_frame_of_one_video_the_other_order_and_a_hidden_verdict(page: Page) -
     steps.button(page, "Show the verdict without voting").click()
     expect(steps.headline(page)).to_be_visible()
     expect(page.locator(".vrt-hidden")).to_be_hidden()
+
+
+@opened()
+def test_an_address_leads_to_a_turn_and_a_frame(page: Page, server: Server) -> None:
+    """The line of turns stays in sight; a tile's sentences are marked while it is pointed at."""
+    page.goto(f"{server.url}?trace=b-block#frame-60")
+    expect(page.locator(".vrt-tile[aria-current=true]")).to_contain_text("#60")
+    walk = page.get_by_role("navigation", name="Turns").get_by_role("link")
+    expect(walk).to_have_count(2)
+    walk.last.click()
+    assert page.url.endswith("?trace=b-block#turn-2")
+    expect(page.locator("#turn-2 h3")).to_be_in_viewport()
+    expect(walk.first).to_be_in_viewport()
+    page.locator("#turn-2 .vrt-tile").first.hover()
+    marked = "[...CSS.highlights.get('vrt-named') ?? []].map(String).join()"
+    until(lambda: "60" in page.evaluate(marked))
 
 
 def test_a_report_has_the_gallery(open_report: OpenReport) -> None:

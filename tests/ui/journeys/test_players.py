@@ -36,6 +36,36 @@ CLIPS = {
 }
 
 
+@opened("asking", reduced_motion="no-preference")
+def test_a_pair_plays_once_and_is_measured_and_seen_large(page: Page, clips: Clips) -> None:
+    steps.fill(page, clips)
+    playing = "VRThinker.rail.players.playing"
+    page.wait_for_function(playing)
+    page.wait_for_function(f"!{playing} && VRThinker.rail.players.place > 0.99")
+    measured = page.get_by_role("region", name="Measured")
+    points = "all => all.every((curve) => curve.points.length > 2)"
+    until(lambda: measured.locator("polyline").evaluate_all(points))
+    expect(measured).not_to_contain_text("Measuring")
+    page.locator("#first video").click()
+    page.wait_for_function(playing)
+    page.keyboard.press("f")
+    dialog = page.get_by_role("dialog", name="Both videos")
+    page.wait_for_function("VRThinker.closer.players.playing")
+    page.keyboard.press("Space")
+    for mode in ("Wipe", "Flicker", "Difference"):
+        steps.button(dialog, mode, exact=True).click()
+    dialog.locator(".vrt-lenses").focus()
+    read = "all => all.map((video) => Math.round(video.currentTime / video.duration * 1000))"
+    first, second = dialog.locator("video").evaluate_all(read)
+    assert abs(first - second) <= 2
+    page.keyboard.press("ArrowLeft")
+    until(lambda: dialog.locator("video").evaluate_all(read)[0] < first)
+    place = page.evaluate("VRThinker.closer.players.place")
+    page.keyboard.press("Escape")
+    assert page.evaluate("VRThinker.rail.players.place") == place
+    expect(page.locator("[data-action=closer]")).to_be_focused()
+
+
 @pytest.mark.parametrize(
     "name",
     [*(pytest.param(name, marks=slow) for name in ("h264", "vp9")), "uneven", "paused", "held"],

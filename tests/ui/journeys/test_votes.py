@@ -65,11 +65,31 @@ def test_a_vote_is_kept_and_can_be_changed(page: Page, tmp_path: Path) -> None:
     assert (kept.agrees, kept.slots, kept.blind) == (False, (60,), False)
 
 
+def test_pair_after_pair_is_voted_on_blind_by_keys_alone(page: Page, axe: str) -> None:
+    """Without names or colours, and the sides shuffled. A tally counts."""
+    tally, wanted = page.locator(".vrt-next"), ["1 of 1", "0 of 1"]
+    steps.button(page, "Vote blind").press("Enter")
+    expect(page.locator(".vrt-hidden")).to_be_visible()
+    expect(page.locator("#players label").first).to_be_hidden()
+    shuffled = page.locator("body.vrt-shuffled").count()
+    steps.wait_until_playable(page, "first")
+    lefts = [page.locator(f"#{side} video").bounding_box()["x"] for side in steps.SIDES]
+    assert (lefts[0] > lefts[1]) == bool(shuffled)
+    assert steps.serious_violations(page, axe) == []
+    page.keyboard.press("a")
+    expect(tally).to_contain_text(f"agree on {wanted[shuffled]}; you took the left one once.")
+    expect_voted(page, f"Overall Video {1 + shuffled} · you {('agree', 'differ')[shuffled]}")
+    expect(page.locator("#players label").first).to_be_visible()
+    assert steps.serious_violations(page, axe) == []
+    page.keyboard.press("Enter")
+    expect(tally).to_contain_text("That was the last pair.")
+
+
 @opened(phone=steps.SCREENS["390"])
 def test_vote_first_hides_a_run(page: Page, clips: Clips, axe: str, tmp_path: Path) -> None:
     """Nothing is followed while nothing can be read."""
     steps.fill(page, clips)
-    page.get_by_label("Blind").check()
+    page.evaluate("VRThinker.blind.turn(true)")
     page.locator("#go").click()
     before = page.evaluate("scrollY")
     expect(steps.turns(page)).to_have_count(2)
