@@ -496,9 +496,9 @@ VRThinker.Measured = class {
       players.pause();
       players.seek((clientX - left) / width);
     });
-    this.facts = element("ul", { class: "vrt-facts-measured", role: "status" });
+    this.facts = element("ul", "vrt-facts-measured");
     this.node = element("section", { class: "vrt-measured", "aria-label": words.name, hidden: "" },
-      this.chart, this.facts);
+      this.chart, element("div", { role: "status" }, this.facts));
   }
 
   waits(waits) {

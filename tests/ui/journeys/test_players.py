@@ -36,7 +36,7 @@ CLIPS = {
 }
 
 
-@opened("asking", reduced_motion="no-preference")
+@opened("asking", moving={"reduced_motion": "no-preference"})
 def test_a_pair_plays_once_and_is_measured_and_seen_large(page: Page, clips: Clips) -> None:
     steps.fill(page, clips)
     playing = "VRThinker.rail.players.playing"
