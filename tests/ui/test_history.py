@@ -632,6 +632,7 @@ def test_a_hidden_verdict_leaves_by_no_route(tmp_path: Path) -> None:
     shown, anna = site.run(), site.client(ANNAS)
     until(lambda: shown.run.join(0))
     asked = {"trace.json": "GET", "report.html": "GET", "link": "POST", "turns/1/messages": "GET"}
+    asked |= dict.fromkeys(("picture.png", "picture.png?theme=dark"), "GET")
     ways = {f"/runs/{shown.name}/{way}": method for way, method in asked.items()}
     told = {way: anna.request(method, way) for way, method in ways.items()}
     assert {answer.status_code for answer in told.values()} == {200}, told

@@ -41,7 +41,7 @@ def test_an_example_shows_its_run_and_can_be_compared(page: Page) -> None:
 
 def unfold_what_was_sent_and_may_be_taken_along(page: Page) -> None:
     menu, turn = page.locator(".vrt-send"), steps.turns(page).last
-    trace = menu.get_by_role("link", name="Trace (.json)")
+    trace = menu.get_by_role("link", name="Trace")
     for put_away in (lambda: page.keyboard.press("Escape"), page.locator("h1").click):
         menu.locator("summary").click()
         expect(trace).to_be_visible()

@@ -262,7 +262,7 @@ def show_example(page: Page, number: int = 0) -> None:
 def open_share(page: Page) -> None:
     """Open the menu beside the headline."""
     tab(page, "Thinking")
-    if not page.get_by_role("link", name="Trace (.json)").is_visible():
+    if not page.get_by_role("link", name="Trace").is_visible():
         page.locator(".vrt-send summary").click()
 
 
@@ -273,7 +273,7 @@ def link(page: Page) -> str:
     return page.locator(".vrt-link").input_value()
 
 
-def saved(page: Page, path: Path, what: str = "Trace (.json)") -> Path:
+def saved(page: Page, path: Path, what: str = "Trace") -> Path:
     open_share(page)
     with page.expect_download() as download:
         page.get_by_role("link", name=what).click()
