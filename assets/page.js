@@ -78,7 +78,7 @@ VRThinker.Share = class {
     const here = `${location.origin}${location.pathname}`;
     this.link.value = `${here}?trace=${name}`;
     this.frame.value =
-      `<iframe src="${here}reports/${name}.html" width="100%" height="800" title="VR-Thinker"></iframe>`;
+      `<iframe src="${here}reports/${name}.html" title="VR-Thinker" width="100%" height="800"></iframe>`;
     this.found.hidden = false;
     this.link.focus();
     VRThinker.address.name(`trace=${answer.trace}`);
