@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
-from itertools import islice
+from itertools import cycle, islice
 from typing import NamedTuple
 
 from PIL import Image, ImageDraw, ImageFont, ImageOps, features
@@ -113,11 +113,13 @@ class Text:
         strong = (unicodedata.bidirectional(char) for char in self.text)
         self._is_right = next((each for each in strong if each in ("L", "R", "AL")), "L") != "L"
 
+    def _pieces(self, line: str) -> Iterator[tuple[Font, float, str]]:
+        for (font, scale), piece in zip(cycle(self._faces), SIGNS.split(line), strict=False):
+            yield font, scale, piece
+
     def length(self, line: str) -> float:
         """Return the pixels that a line of it takes."""
-        pieces = enumerate(SIGNS.split(line))
-        faces = [(*self._faces[place % 2], piece) for place, piece in pieces]
-        return sum(font.getlength(piece) * scale for font, scale, piece in faces)
+        return sum(font.getlength(piece) * scale for font, scale, piece in self._pieces(line))
 
     def lines(self, width: float, most: int = 99) -> list[str]:
         """Return it in at most so many lines; an ellipsis stands for the rest."""
@@ -135,12 +137,11 @@ class Text:
         return lines
 
     def write(self, image: Image.Image, x: int, y: int, width: int, most: int = 99) -> int:
-        """Write below y, from the right if it begins so; return where it ends."""
+        """Write below y, from the right if the text begins so; return where it ends."""
         pen = ImageDraw.Draw(image)
         for line in self.lines(width, most):
             left, base = x + (width - self.length(line)) * self._is_right, y + self.size
-            for place, piece in enumerate(SIGNS.split(line)):
-                font, scale = self._faces[place % 2]
+            for font, scale, piece in self._pieces(line):
                 if scale == 1.0:
                     pen.text((left, base), piece, self._colour, font, "ls")
                 elif piece:
@@ -164,14 +165,14 @@ def _panel(image: Image.Image, place: tuple[int, int], filled: Image.Image) -> N
 
 def _frame(started: Started, frame: Thumbnail, videos: VideosAtHand) -> tuple[Image.Image, float]:
     """Return a frame, and width / height of its video: a judge's own may be squashed."""
-    clip, protocol = started.clips[frame.ref.side - 1], protocol_of(started)
-    video = videos[frame.ref.side - 1]
+    side, protocol = frame.ref.side, protocol_of(started)
+    clip, video = started.clips[side - 1], videos[side - 1]
     picture = Image.new("RGB", (16, 9), "grey")
     with suppress(OSError):  # a saved file may hold a damaged one
         picture = Image.open(io.BytesIO(frame.jpeg), formats=["JPEG"]).convert("RGB")
     if clip and protocol and video:
         plan = replace(protocol.frame_plan, opening=SHARP, later=SHARP)
-        source = Clip(video, frame.ref.side, plan, limits=QUICK)
+        source = Clip(video, side, plan, limits=QUICK)
         with suppress(VrThinkerError, ValueError), source.open() as opened:
             (found,) = opened.frames([frame.ref.slot])
             if (opened.info.digest, found.index) == (clip.digest, frame.index):

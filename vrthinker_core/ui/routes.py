@@ -79,7 +79,8 @@ def joined(*names: str) -> str:
 def render_report(trace: Trace, clips: Sequence[str] = ()) -> str:
     """Return a run as one HTML file that opens without a request, pictures inside.
 
-    `clips`: data URIs of both videos. Raises BadInput for a run that no browser would show within seconds.
+    `clips`: data URIs of both videos. Raises BadInput for a run that no browser would show within
+    seconds.
     """
     view = RunView(trace)
     style, script = joined("run.css"), joined(*VIEW, "report.js")
@@ -97,21 +98,12 @@ def render_report(trace: Trace, clips: Sequence[str] = ()) -> str:
         name=f"{told} · {words.TITLE}" if told else words.TITLE,
         title=words.TITLE,
         frames=words.TAB_FRAMES,
-        policy=f"default-src 'none'; img-src data:; media-src data:; style-src {policy_hash(style)}; "
-        f"script-src {policy_hash(script)}; base-uri 'none'",
+        policy=f"default-src 'none'; img-src data:; media-src data:; base-uri 'none'; "
+        f"style-src {policy_hash(style)}; script-src {policy_hash(script)}",
         style=style,
         script=script,
         values=values,
     )
-
-
-def png(image: Image) -> bytes:
-    """Return a picture as a file without loss, which browsers copy."""
-    image.save(buffer := io.BytesIO(), "PNG")
-    return buffer.getvalue()
-
-
-Kept = tuple[str, ListedRun | None]  # A link's name and row: a row may be judged again
 
 
 def _encoded(drawn: Image, kind: str, **options: Any) -> bytes:
@@ -119,20 +111,13 @@ def _encoded(drawn: Image, kind: str, **options: Any) -> bytes:
     return buffer.getvalue()
 
 
-# Of a trace, its videos, the data URIs of both, and whether the page is dark
-Render = Callable[[Trace, VideosAtHand, Sequence[str], bool], bytes]
-# A run's files by their names: how they are made, and their types
-FILES: dict[str, tuple[Render, str]] = {
-    "trace.json": (lambda trace, *_: to_json(trace), "application/json"),
-    "report.html": (
-        lambda trace, _, clips, __: render_report(trace, clips).encode(),
-        "text/html; charset=utf-8",
-    ),
-    "picture.png": (
-        lambda trace, videos, _, dark: _encoded(picture.draw(trace, videos, dark), "PNG"),
-        "image/png",
-    ),
+# A run's files by their names, and their types
+FILES = {
+    "trace.json": "application/json",
+    "report.html": "text/html; charset=utf-8",
+    "picture.png": "image/png",
 }
+Kept = tuple[str, ListedRun | None]  # A link's name and row: a row may be judged again
 
 
 class Routes:
@@ -163,20 +148,22 @@ class Routes:
 
     async def download(self, file: str, request: Request) -> Response:
         """Return a run that is over as one of `FILES`, which is made once."""
-        (render, kind), visitor = FILES[file], visitor_of(request)
-        shown, trace = self._find(request)
-        videos, dark = shown.run.videos, request.query_params.get("theme") == "dark"
-        clips = await self._clips(videos, visitor) if file == "report.html" else ()
-        name = f"dark {file}" if dark and file == "picture.png" else file
+        (shown, trace), visitor = self._find(request), visitor_of(request)
+        videos, is_picture = shown.run.videos, file == "picture.png"
+        clips = await self._clips(videos, visitor) if file == "report.html" else []
+        dark = is_picture and request.query_params.get("theme") == "dark"
 
-        def make(trace: Trace) -> bytes:
-            return render(trace, videos, clips, dark)
+        def render(trace: Trace) -> bytes:
+            if is_picture:
+                return _encoded(picture.draw(trace, videos, dark), "PNG")
+            return to_json(trace) if file == "trace.json" else render_report(trace, clips).encode()
 
+        name = f"{'dark ' * dark}{file}"
         try:
-            path = await self._making.run(visitor, shown.file, name, trace, make)
+            path = await self._making.run(visitor, shown.file, name, trace, render)
         except OSError:
             return PlainTextResponse(words.NO_ROOM, 507)
-        return FileResponse(path, media_type=kind, filename=f"vr-thinker-{file}")
+        return FileResponse(path, media_type=FILES[file], filename=f"vr-thinker-{file}")
 
     async def report(self, request: Request) -> Response:
         """Return the report of a link, which a page of anybody may frame: `GuardMiddleware`."""
@@ -185,22 +172,22 @@ class Routes:
         # The trace is read twice: nobody who waits for a turn holds a large one
         videos = await self._making.run(visitor, lambda: self._stored(name)[1])
         clips = await self._clips(videos, visitor)
-        text = await self._making.run(
-            visitor, lambda: render_report(self._stored(name)[0].trace, clips)
-        )
-        return HTMLResponse(text)
+
+        def render() -> str:
+            return render_report(self._stored(name)[0].trace, clips)
+
+        return HTMLResponse(await self._making.run(visitor, render))
 
     async def _clips(self, videos: VideosAtHand, visitor: Visitor) -> list[str]:
         """Return data URIs of both videos as browsers play them; [] if they are too large."""
-        uris, paths, left = list[str](), [*filter(None, videos)], MAX_CLIPS_BYTES
+        uris, paths, playable = list[str](), [*filter(None, videos)], self._services.uploads
         with suppress(OSError, VrThinkerError):
             if len(paths) == 2 and sum(path.stat().st_size for path in paths) <= MAX_CLIPS_BYTES:
+                paths = [await playable.make_playable_beside(path, visitor) for path in paths]
                 for path in paths:
-                    played = await self._services.uploads.make_playable_beside(path, visitor)
-                    left -= played.stat().st_size
-                    kind = "video/webm" if played.suffix.lower() == ".webm" else "video/mp4"
-                    uris.append(f"data:{kind};base64,{b64encode(played.read_bytes()).decode()}")
-        return uris if len(uris) == 2 and left >= 0 else []
+                    kind = "video/webm" if path.suffix.lower() == ".webm" else "video/mp4"
+                    uris.append(f"data:{kind};base64,{b64encode(path.read_bytes()).decode()}")
+        return uris if sum(map(len, uris)) <= MAX_CLIPS_BYTES * 4 // 3 + 100 else []
 
     def _stored(self, name: str) -> tuple[SavedRun, VideosAtHand]:
         """Return the run behind a link, and its videos. Raises TraceError without one."""
