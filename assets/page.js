@@ -22,7 +22,7 @@ VRThinker.Share = class {
       return node;
     };
     this.link = field("Link to this run");
-    this.frame = field("HTML that shows the report in a page");
+    this.frame = field(null); // The label around it names it
     const embed = element("label", "", "Report in a page of yours", this.frame);
     this.found = element("div", { class: "vrt-found", hidden: "" }, this.link, embed);
     this.said = element("p", { class: "vrt-said", role: "status" });

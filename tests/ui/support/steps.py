@@ -269,8 +269,9 @@ def open_share(page: Page) -> None:
 def link(page: Page) -> str:
     open_share(page)
     page.get_by_role("button", name="Copy link").click()
-    expect(page.locator(".vrt-link")).to_have_value(re.compile("trace="))
-    return page.locator(".vrt-link").input_value()
+    field = page.get_by_label("Link to this run")
+    expect(field).to_have_value(re.compile("trace="))
+    return field.input_value()
 
 
 def saved(page: Page, path: Path, what: str = "Trace") -> Path:
