@@ -191,8 +191,10 @@ def _verdict(view: RunView, theme: Theme, column: int, most: int) -> list[Text]:
         large = Text(outcome, size, theme.ink, bold=True)
         if len(large.lines(column)) <= most:
             break
-    line = " · ".join(filter(None, [told["says"], note]))
-    return [large, Text(line, 20, theme.accent if note == SAME_IN_BOTH else theme.faint)]
+    parts = [part for part in (told["says"], note) if part]
+    parts = [" · ".join(parts)] if most == 1 else parts
+    looks = [theme.accent if SAME_IN_BOTH in part else theme.faint for part in parts]
+    return [large, *(Text(part, 20, look) for part, look in zip(parts, looks, strict=True))]
 
 
 class Layout(NamedTuple):
