@@ -7,14 +7,26 @@ VRThinker.Share = class {
   constructor() {
     const download = ([text, file]) =>
       element("a", { download: `vr-thinker-${file}`, "data-file": file }, text);
-    const files = [["Report (.html)", "report.html"], ["Trace (.json)", "trace.json"]];
+    const files = [["Save picture", "picture.png"], ["Report", "report.html"], ["Trace", "trace.json"]];
     this.downloads = files.map(download);
     for (const each of this.downloads) each.addEventListener("click", () => this.close());
+    const [save, ...others] = this.downloads;
+    this.save = save;
+    this.picture = button("", "Copy picture", () => this.copyPicture());
+    // Only of safe origins, and not in each browser
+    this.tellCopies(Boolean(navigator.clipboard?.write && window.ClipboardItem));
     const copy = button("", "Copy link", () => this.share());
-    const field = { readOnly: true, hidden: true, ariaLabel: "Link to this run" };
-    this.link = make("input", { className: "vrt-link", ...field });
+    const field = (ariaLabel) => {
+      const node = make("input", { className: "vrt-link", readOnly: true, ariaLabel });
+      node.addEventListener("focus", () => node.select());
+      return node;
+    };
+    this.link = field("Link to this run");
+    this.frame = field(null); // The label around it names it
+    const embed = element("label", "", "Report in a page of yours", this.frame);
+    this.found = element("div", { class: "vrt-found", hidden: "" }, this.link, embed);
     this.said = element("p", { class: "vrt-said", role: "status" });
-    const menu = element("div", "", copy, this.link, this.said, this.downloads);
+    const menu = element("div", "", this.picture, save, copy, this.found, this.said, others);
     this.node = element("details", "vrt-send", element("summary", "", "Share"), menu);
     this.node.addEventListener("keydown", ({ key }) => key === "Escape" && this.close(true));
     document.addEventListener("click", ({ target }) => this.node.contains(target) || this.close());
@@ -34,9 +46,26 @@ VRThinker.Share = class {
     if (this.run === run) return;
     this.run = run;
     for (const link of this.downloads) link.href = `runs/${run}/${link.dataset.file}`;
-    this.link.hidden = true;
+    if (document.body.classList.contains("dark")) this.save.href += "?theme=dark";
+    this.found.hidden = true;
     say(this.said, "");
     this.close();
+  }
+
+  /** Whether this browser takes pictures: else they are saved. */
+  tellCopies(canCopy) {
+    this.picture.hidden = !canCopy;
+    this.save.hidden = canCopy;
+  }
+
+  async copyPicture() {
+    const asked = fetch(this.save.href, { cache: "no-cache" });
+    const picture = asked.then((answer) => (answer.ok ? answer.blob() : Promise.reject(answer)));
+    say(this.said, "One moment.");
+    const item = new ClipboardItem({ "image/png": picture }); // at once: a browser asks for a press
+    const isCopied = await navigator.clipboard.write([item]).then(() => true, () => false);
+    say(this.said, isCopied ? "Picture copied." : "It could not be copied: save it.");
+    if (!isCopied) this.tellCopies(false);
   }
 
   async share() {
@@ -46,14 +75,21 @@ VRThinker.Share = class {
     if (this.run !== run) return;
     if (!answer) return tell(trouble);
     const name = encodeURIComponent(answer.trace);
-    this.link.value = `${location.origin}${location.pathname}?trace=${name}`;
-    this.link.hidden = false;
-    this.link.select();
+    const here = `${location.origin}${location.pathname}`;
+    this.link.value = `${here}?trace=${name}`;
+    this.frame.value =
+      `<iframe src="${here}reports/${name}.html" title="VR-Thinker" width="100%" height="800"></iframe>`;
+    this.found.hidden = false;
+    this.link.focus();
     VRThinker.address.name(`trace=${answer.trace}`);
     const { clipboard } = navigator; // only of safe origins
     const isCopied = await clipboard?.writeText(this.link.value).then(() => true, () => false);
-    const copied = "Copied. The link shows this run as long as the server keeps it.";
-    tell(isCopied ? copied : "Copy the link from the field.");
+    const isLocal = /^(localhost|.*\.localhost|127\..*|\[::1\])$/.test(location.hostname);
+    tell([
+      isCopied ? "Copied." : "Copy the link from the field.",
+      isLocal ? "It opens on this computer only." : "",
+      "Whoever has it sees frames of both videos, as long as the server keeps the run.",
+    ].filter(Boolean).join(" "));
   }
 };
 

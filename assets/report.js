@@ -29,12 +29,16 @@ for (const table of document.querySelectorAll("table.sortable")) {
 
 const data = document.querySelector("script#data");
 if (data) {
-  const { trace, messages, saved } = JSON.parse(data.textContent);
+  const { trace, messages, saved, clips } = JSON.parse(data.textContent);
   document.querySelector(".vrt-prompt").append(passage(trace.prompt));
   say(document.querySelector(".vrt-judge"), saved);
   // What the judge cannot judge stands above its verdict.
   fill(document.querySelector(".vrt-header .vrt-notes"), trace.notes, items);
   trace.notes = [];
+  const look = { controls: true, loop: true, muted: true, playsInline: true };
+  const clip = (src, side) =>
+    make("video", { src, ariaLabel: `Video ${side + 1}`, className: `vrt-side${side + 1}`, ...look });
+  fill(document.querySelector(".vrt-clips"), clips, () => clips.map(clip));
   VRThinker.closer = new VRThinker.Closer();
   const frames = document.getElementById("frames");
   const gallery = new VRThinker.Gallery(frames.lastElementChild, "");

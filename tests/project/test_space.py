@@ -69,8 +69,9 @@ def test_the_builder_is_left_its_freedom() -> None:
     assert not [line for line in lines if line.startswith("-") or "://" in line]
 
 
-def test_the_system_packages_that_opencv_needs_are_named() -> None:
-    assert {"libgl1", "libglib2.0-0"} <= set((ROOT / "packages.txt").read_text().split())
+def test_the_system_packages_that_opencv_and_pictures_need_are_named() -> None:
+    named = set((ROOT / "packages.txt").read_text().split())
+    assert {"libgl1", "libglib2.0-0", "fonts-wqy-microhei", "fonts-noto-color-emoji"} <= named
 
 
 def resolved(python: str, *more: str) -> dict[str, Version]:

@@ -1,11 +1,9 @@
 """A visitor's runs are kept whole, bounded, from everybody else; links and their previews."""
 
-import html
 import io
 import json
 import math
 import os
-import re
 import signal
 import sqlite3
 import subprocess
@@ -17,6 +15,7 @@ from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -105,22 +104,33 @@ def tags(site: Site, trace: str = "", **headers: str) -> dict[str, str]:
     text = site.client().get("/", params=query, headers=headers).text
     assert SCRIPT in text
     assert "<script>alert" not in text
-    meta = r'<meta\s[^>]*?"((?:og|twitter):\w+)"\s*content="([^"]*)"'
-    found = re.findall(meta, text.replace(SCRIPT, ""))
+    found = list[tuple[str, str]]()
+
+    class Metas(HTMLParser):
+        """What a chat reads of the page."""
+
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            named = dict(attrs)
+            if (name := named.get("property") or named.get("name")) and tag == "meta":
+                found.append((name, named["content"] or ""))
+
+    Metas().feed(text.replace(SCRIPT, ""))
     assert len(dict(found)) == len(found)
-    return {name: html.unescape(value) for name, value in found}
+    return dict(found)
 
 
 def test_the_page_has_a_title_a_description_and_a_picture_of_its_own(site: Site) -> None:
     found = tags(site)
     assert found["og:title"] == found["twitter:title"] == "VR-Thinker"
     assert found["og:description"] == CLAIM
-    assert site.client().get(found["og:image"]).headers["content-type"] == "image/png"
+    with Image.open(io.BytesIO(site.client().get(found["og:image"]).content)) as image:
+        shape = int(found["og:image:width"]), int(found["og:image:height"])
+        assert (image.format, image.size) == ("PNG", shape)
     for name in ("0" * 24, "../a-block", "a" * 5000, "\0", "<script>", "\ufffd"):
         assert tags(site, name) == found
 
 
-def test_a_link_shows_verdict_prompt_and_a_deciding_frame(site: Site) -> None:
+def test_a_link_shows_verdict_and_prompt_and_has_a_picture(site: Site) -> None:
     """But not to who votes first; what strangers wrote stays text, and short."""
     found = tags(site, "a-block", **{"x-forwarded-proto": "https"})
     assert found["og:title"] == f"{JUDGED} · VR-Thinker"
@@ -129,7 +139,10 @@ def test_a_link_shows_verdict_prompt_and_a_deciding_frame(site: Site) -> None:
     assert "asked in one order only" in found["og:description"].lower()
     assert found["og:image"] == "https://judge.example/previews/a-block.jpg"
     with Image.open(io.BytesIO(site.client().get(found["og:image"]).content)) as image:
-        assert image.format == "JPEG"
+        assert (image.format, image.size) == ("JPEG", (1200, 630))
+    told = found["og:image:width"], found["og:image:height"], found["twitter:card"]
+    assert told == ("1200", "630", "summary_large_image")
+    assert found["og:image:alt"] == found["og:title"]
     assert JUDGED not in site.client(vote_first="on").get("/?trace=a-block").text
     prompted = replace(RUN, started=replace(RUN.started, prompt=NASTY))
     hostile = tags(site, site.history.share("0" * 24, prompted))
@@ -141,13 +154,16 @@ def test_a_link_shows_verdict_prompt_and_a_deciding_frame(site: Site) -> None:
 def test_the_preview_of_a_run_goes_with_its_link(site: Site) -> None:
     run = site.history.keep(ANNA, RUN)
     link = site.history.share(run, RUN, ANNA)
-    picture = f"/previews/{link}.jpg"
+    made = f"/previews/{link}.jpg", f"/reports/{link}.html"
     assert tags(site, link)["og:title"] == f"{JUDGED} · VR-Thinker"
-    assert site.client().get(picture).status_code == 200
+    for path in made:
+        assert site.client().get(path).status_code == 200
+        hidden = site.client(vote_first="on").get(path)
+        assert (hidden.status_code, hidden.text) == (404, "Hidden until you vote")
     assert tags(site, run)["og:title"] == "VR-Thinker", "a run is no link"
     site.history.delete(ANNA, [run])
     assert tags(site, link)["og:title"] == "VR-Thinker"
-    assert site.client().get(picture).status_code == 404
+    assert {site.client().get(path).status_code for path in made} == {404}
 
 
 def test_a_link_to_a_row_of_an_evaluation_has_its_verdict_as_preview(tmp_path: Path) -> None:
@@ -632,6 +648,7 @@ def test_a_hidden_verdict_leaves_by_no_route(tmp_path: Path) -> None:
     shown, anna = site.run(), site.client(ANNAS)
     until(lambda: shown.run.join(0))
     asked = {"trace.json": "GET", "report.html": "GET", "link": "POST", "turns/1/messages": "GET"}
+    asked |= dict.fromkeys(("picture.png", "picture.png?theme=dark"), "GET")
     ways = {f"/runs/{shown.name}/{way}": method for way, method in asked.items()}
     told = {way: anna.request(method, way) for way, method in ways.items()}
     assert {answer.status_code for answer in told.values()} == {200}, told

@@ -235,7 +235,7 @@ def test_strange_trace(server: Server, open_watched: Open, open_file: Open, tmp_
     expect(page.locator("#frames .vrt-tile img")).to_have_count(28)
     assert missing(page, "#frames", [frame.number for frame in trace.turns[0].frames]) == []
     assert from_json(steps.saved(page, tmp_path / "trace.json").read_bytes()) == trace
-    report = open_file(steps.saved(page, tmp_path / "report.html", "Report (.html)"))
+    report = open_file(steps.saved(page, tmp_path / "report.html", "Report"))
     assert missing(report, "#trace", [says, *shown_texts(trace)]) == []
     assert missing(report, ".vrt-header", [trace.started.prompt, *headed]) == []
     assert report.locator(INJECTED).count() == page.locator(INJECTED).count() == 0

@@ -116,7 +116,7 @@ def app(visitors: Visitors, in_frame: bool = False, names: tuple[str, ...] = ())
     def here(request: Request) -> Response:
         return JSONResponse(visitor_of(request).here)
 
-    paths = "/", "/here", "/runs/{name}/report.html"
+    paths = "/", "/here", "/runs/{name}/report.html", "/reports/{name}.html"
     made = Starlette(routes=[Route(path, here) for path in paths])
     made.add_middleware(GuardMiddleware, visitors, names, in_frame=in_frame)
     return TestClient(made, base_url=f"http://{LOCAL}", client=("172.17.0.1", 1))
@@ -153,8 +153,9 @@ def test_the_page_stands_in_frames_of_its_own_names_and_a_report_in_any() -> Non
     assert around(app(Visitors())) == "'self'"
     assert around(app(Visitors(), names=(SITE,))) == f"'self' {SITE}:*"
     assert around(app(Visitors(), in_frame=True)) == "'self' https://huggingface.co"
-    report = app(Visitors()).get("/runs/1/report.html").headers["content-security-policy"]
-    assert report == "sandbox allow-scripts allow-popups; frame-ancestors *"
+    assert around(app(Visitors()), "/runs/1/report.html") == "'self'"
+    report = app(Visitors()).get("/reports/1.html").headers["content-security-policy"]
+    assert report == "sandbox allow-scripts; frame-ancestors *"
 
 
 def test_servers_of_one_folder_know_each_others_cookies(tmp_path: Path) -> None:

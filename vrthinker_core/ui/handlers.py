@@ -489,7 +489,7 @@ class Handlers:
 
         def show() -> Updates:
             services, saved = self.services, read()
-            known = [path for each in services.examples.by_name.values() for path in each.videos]
+            known = [*services.examples.videos]
             known += session.shown.files if session.shown else ()
             trace, visitor = saved.trace, visitor_of(request)
             videos = shown_videos(services.uploads, saved, known, visitor)
@@ -759,6 +759,14 @@ def _whole(value: object) -> int | None:
     return int(str(value)) if re.fullmatch(r"-?[0-9]{1,6}", str(value)) else None
 
 
+def compared_videos(saved: SavedRun, known: Iterable[Path]) -> VideosAtHand:
+    """Return the videos that a run compared, by their content, from its own and `known` ones."""
+    by_digest = {file_digest(path): path for path in (*saved.videos, *known) if path.is_file()}
+    clips = saved.trace.started.clips
+    first, second = (by_digest.get(clip.digest) if clip else None for clip in clips)
+    return first, second
+
+
 def shown_videos(
     uploads: Uploads, saved: SavedRun, known: Iterable[Path], visitor: Visitor
 ) -> VideosAtHand:
@@ -766,10 +774,8 @@ def shown_videos(
 
     A file counts by its content alone, so a damaged one is not shown.
     """
-    by_digest = {file_digest(path): path for path in (*saved.videos, *known) if path.is_file()}
     found: list[Path | None] = []
-    for clip in saved.trace.started.clips:
-        path = by_digest.get(clip.digest) if clip else None
+    for clip, path in zip(saved.trace.started.clips, compared_videos(saved, known), strict=True):
         if clip and path and path in saved.videos:
             name = Path(clip.name).stem[:80] + path.suffix
             kept, path = path, None  # if there is no room for it

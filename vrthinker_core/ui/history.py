@@ -584,6 +584,11 @@ class Examples:
                 self.by_name[path.parent.name] = SavedRun(load(path), videos, credit=credit)
 
     @property
+    def videos(self) -> list[Path]:
+        """The videos of all."""
+        return [path for example in self.by_name.values() for path in example.videos]
+
+    @property
     def seconds(self) -> list[float]:
         """How long each run took, the shortest first; a script's time says nothing."""
         ends = (example.trace.finished for example in self.by_name.values())

@@ -2,43 +2,56 @@
 
 import asyncio
 import html
+import io
 import json
 import re
 import time
-from collections.abc import Callable, Mapping
+from base64 import b64encode
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from gradio.route_utils import get_root_url
+from PIL.Image import Image
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
+from starlette.responses import (
+    FileResponse,
+    HTMLResponse,
+    JSONResponse,
+    PlainTextResponse,
+    Response,
+)
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from vrthinker_core.__about__ import ASSETS, asset
-from vrthinker_core.errors import BadInput, TraceError
+from vrthinker_core.errors import BadInput, TraceError, VrThinkerError
 from vrthinker_core.system import memory_of
 from vrthinker_core.traces import storable, to_json
 from vrthinker_core.types.events import Trace
-from vrthinker_core.types.wording import DEMO_RUN, DIMENSION_NAMES, NOT_SWAP_TESTED, SCRIPTED_HELP
-from vrthinker_core.ui import words
+from vrthinker_core.types.wording import DEMO_RUN
+from vrthinker_core.ui import picture, words
 from vrthinker_core.ui.frames import ExactFrames, turns_of
-from vrthinker_core.ui.handlers import Services
-from vrthinker_core.ui.history import RunRecord, check_seen, votes_first
+from vrthinker_core.ui.handlers import Services, compared_videos
+from vrthinker_core.ui.history import RunRecord, SavedRun, check_seen, votes_first
 from vrthinker_core.ui.judges import OWN
 from vrthinker_core.ui.queue import receive_files
+from vrthinker_core.ui.run import VideosAtHand
 from vrthinker_core.ui.runs_tab import ListedRun, fresh_json
 from vrthinker_core.ui.security import is_page
 from vrthinker_core.ui.sessions import ShownRun
 from vrthinker_core.ui.view import RunView, inline_image
 from vrthinker_core.ui.visitors import Turns, Visitor, visitor_of
 from vrthinker_core.words import encodable, one_line, policy_hash
+
+T = TypeVar("T")
 
 # The page's scripts and style sheets, in their order
 VIEW = ("trace.js", "verdict.js", "closer.js", "gallery.js")  # draws a run, in a saved report, too
@@ -52,6 +65,7 @@ LOWEST_SPEED = 32_768.0  # bytes a second
 MAX_PREVIEW_PROMPT = 140  # characters
 MAX_PREVIEWS = 96  # kept
 MAX_REPORT_MB = 20
+MAX_CLIPS_BYTES = 2_000_000  # of both videos in a report
 
 TOO_SLOW = "The upload stopped on its way, or was too slow. Try again."
 NO_UPLOAD = "This is no upload: send the file as multipart/form-data, in the field files."
@@ -62,10 +76,11 @@ def joined(*names: str) -> str:
     return "\n".join(asset(name).read_text(encoding="utf-8") for name in names)
 
 
-def render_report(trace: Trace) -> str:
+def render_report(trace: Trace, clips: Sequence[str] = ()) -> str:
     """Return a run as one HTML file that opens without a request, pictures inside.
 
-    Raises BadInput for a run that no browser would show within seconds.
+    `clips`: data URIs of both videos. Raises BadInput for a run that no browser would show within
+    seconds.
     """
     view = RunView(trace)
     style, script = joined("run.css"), joined(*VIEW, "report.js")
@@ -73,7 +88,7 @@ def render_report(trace: Trace) -> str:
     messages = [run.messages() for run in view.runs]
     saved = words.SAVED.format(f"{datetime.now(UTC):%d %B %Y}".lstrip("0"))
     told = DEMO_RUN if view.outside_scope else view.headline if view.scripted else ""
-    sent = {"trace": view.page(inline_image), "messages": messages, "saved": saved}
+    sent = {"trace": view.page(inline_image), "messages": messages, "saved": saved, "clips": clips}
     if (size := memory_of(sent) / 1e6) > MAX_REPORT_MB:
         raise BadInput(words.LARGE_REPORT.format(size, MAX_REPORT_MB))
     values = json.dumps(sent)
@@ -83,19 +98,26 @@ def render_report(trace: Trace) -> str:
         name=f"{told} · {words.TITLE}" if told else words.TITLE,
         title=words.TITLE,
         frames=words.TAB_FRAMES,
-        policy=f"default-src 'none'; img-src data:; style-src {policy_hash(style)}; "
-        f"script-src {policy_hash(script)}; base-uri 'none'",
+        policy=f"default-src 'none'; img-src data:; media-src data:; base-uri 'none'; "
+        f"style-src {policy_hash(style)}; script-src {policy_hash(script)}",
         style=style,
         script=script,
         values=values,
     )
 
 
-# A run's files by their names: how they are made, and their types
-FILES: dict[str, tuple[Callable[[Trace], bytes], str]] = {
-    "trace.json": (to_json, "application/json"),
-    "report.html": (lambda trace: render_report(trace).encode(), "text/html; charset=utf-8"),
+def _encoded(drawn: Image, kind: str, **options: Any) -> bytes:
+    drawn.save(buffer := io.BytesIO(), kind, **options)
+    return buffer.getvalue()
+
+
+# A run's files by their names, and their types
+FILES = {
+    "trace.json": "application/json",
+    "report.html": "text/html; charset=utf-8",
+    "picture.png": "image/png",
 }
+Kept = tuple[str, ListedRun | None]  # A link's name and row: a row may be judged again
 
 
 class Routes:
@@ -104,7 +126,8 @@ class Routes:
     def __init__(self, services: Services, exact: ExactFrames) -> None:
         self._services, self._exact = services, exact
         self._making = Turns(1, "make")  # of files and previews: a large run takes much memory
-        self._previews: dict[tuple[str, ListedRun | None], LinkPreview] = {}  # the latest
+        self._previews: dict[Kept, LinkPreview] = {}  # the latest
+        self._pictures: dict[Kept, bytes] = {}
 
     def routes(self) -> list[Route]:
         """Return the routes; the upload route must come before Gradio's own."""
@@ -120,18 +143,56 @@ class Routes:
             Route("/history/{name}", self.delete, methods=["DELETE"]),
             Route("/previews/page.png", lambda _: screenshot),
             Route("/previews/{name}.jpg", self.picture),
-            Route("/previews/{name}/{side}.jpg", self.picture),
+            Route("/reports/{name}.html", self.report),
         ]
 
     async def download(self, file: str, request: Request) -> Response:
         """Return a run that is over as one of `FILES`, which is made once."""
-        render, kind = FILES[file]
-        shown, trace = self._find(request)
+        (shown, trace), visitor = self._find(request), visitor_of(request)
+        videos, is_picture = shown.run.videos, file == "picture.png"
+        clips = await self._clips(videos, visitor) if file == "report.html" else []
+        dark = is_picture and request.query_params.get("theme") == "dark"
+
+        def render(trace: Trace) -> bytes:
+            if is_picture:
+                return _encoded(picture.draw(trace, videos, dark), "PNG")
+            return to_json(trace) if file == "trace.json" else render_report(trace, clips).encode()
+
+        name = f"{'dark ' * dark}{file}"
         try:
-            path = await self._making.run(visitor_of(request), shown.file, file, trace, render)
+            path = await self._making.run(visitor, shown.file, name, trace, render)
         except OSError:
             return PlainTextResponse(words.NO_ROOM, 507)
-        return FileResponse(path, media_type=kind, filename=f"vr-thinker-{file}")
+        return FileResponse(path, media_type=FILES[file], filename=f"vr-thinker-{file}")
+
+    async def report(self, request: Request) -> Response:
+        """Return the report of a link, which a page of anybody may frame: `GuardMiddleware`."""
+        check_seen(votes_first(request.cookies))
+        name, visitor = str(request.path_params["name"]), visitor_of(request)
+        # The trace is read twice: nobody who waits for a turn holds a large one
+        videos = await self._making.run(visitor, lambda: self._stored(name)[1])
+        clips = await self._clips(videos, visitor)
+
+        def render() -> str:
+            return render_report(self._stored(name)[0].trace, clips)
+
+        return HTMLResponse(await self._making.run(visitor, render))
+
+    async def _clips(self, videos: VideosAtHand, visitor: Visitor) -> list[str]:
+        """Return data URIs of both videos as browsers play them; [] if they are too large."""
+        uris, paths, playable = list[str](), [*filter(None, videos)], self._services.uploads
+        with suppress(OSError, VrThinkerError):
+            if len(paths) == 2 and sum(path.stat().st_size for path in paths) <= MAX_CLIPS_BYTES:
+                paths = [await playable.make_playable_beside(path, visitor) for path in paths]
+                for path in paths:
+                    kind = "video/webm" if path.suffix.lower() == ".webm" else "video/mp4"
+                    uris.append(f"data:{kind};base64,{b64encode(path.read_bytes()).decode()}")
+        return uris if sum(map(len, uris)) <= MAX_CLIPS_BYTES * 4 // 3 + 100 else []
+
+    def _stored(self, name: str) -> tuple[SavedRun, VideosAtHand]:
+        """Return the run behind a link, and its videos. Raises TraceError without one."""
+        saved = self._services.stored_run(name)
+        return saved, compared_videos(saved, self._services.examples.videos)
 
     def link(self, request: Request) -> Response:
         """Keep the trace for `?trace=`, and return the name it is kept under."""
@@ -232,20 +293,25 @@ class Routes:
             return PlainTextResponse(NO_UPLOAD, 400)
 
     async def picture(self, request: Request) -> Response:
-        """Return the frame that stands for the run of one link, of one side if named."""
-        name = str(request.path_params["name"])
-        pair = (await self.preview(name, visitor_of(request))).pair
-        side = request.path_params.get("side") or min(pair, default="")
-        if not (jpeg := pair.get(side, b"")):
+        """Return the picture of the run of one link, but not to who votes first."""
+        check_seen(votes_first(request.cookies))
+        name, visitor = str(request.path_params["name"]), visitor_of(request)
+        if (jpeg := await self._latest(self._pictures, name, visitor, self._draw)) is None:
             return PlainTextResponse(words.NO_SUCH_LINK, 404)
         return Response(jpeg, media_type="image/jpeg")
 
     async def preview(self, name: str, visitor: Visitor) -> "LinkPreview":
-        """Return what a chat shows of `?trace=NAME`, or else of the page; the latest are kept."""
-        services, kept = self._services, self._previews
+        """Return what a chat shows of `?trace=NAME`, or else of the page."""
+        found = await self._latest(self._previews, name, visitor, self._make_preview)
+        return found or LinkPreview(words.TITLE, words.CLAIM, "previews/page.png", (1280, 800))
 
-        def find() -> tuple[str, ListedRun | None] | None:
-            """Return what the preview is kept under, None for no link: a row may be judged again."""
+    async def _latest(
+        self, kept: dict[Kept, T], name: str, visitor: Visitor, make: Callable[[str], T]
+    ) -> T | None:
+        """Return what is made of a link, from the latest `kept` ones if it is there; None without."""
+        services = self._services
+
+        def find() -> Kept | None:
             row = services.runs.find(name) if services.runs else None
             known = row or name in services.examples.by_name or services.history.is_link(name)
             return (name, row) if known else None
@@ -253,32 +319,28 @@ class Routes:
         with suppress(TraceError):
             if name and (key := await asyncio.to_thread(find)):
                 if key not in kept:
-                    kept[key] = await self._making.run(
-                        visitor, lambda: kept.get(key) or self._make_preview(name)
-                    )
+                    kept[key] = await self._making.run(visitor, lambda: kept.get(key) or make(name))
                 found = kept[key] = kept.pop(key)
                 for oldest in [*kept][:-MAX_PREVIEWS]:
                     del kept[oldest]
                 return found
-        return LinkPreview(words.TITLE, words.CLAIM, "previews/page.png")
+        return None
+
+    def _draw(self, name: str) -> bytes:
+        saved, videos = self._stored(name)
+        return _encoded(picture.draw(saved.trace, videos), "JPEG", quality=88, optimize=True)
 
     def _make_preview(self, name: str) -> "LinkPreview":
         view = RunView(self._services.stored_run(name).trace)
         assert view.started is not None
+        told = view.answer() or {"says": "", "note": ""}
         parts = [f"“{one_line(view.started.prompt, MAX_PREVIEW_PROMPT)}”"]
-        for each in words.DIMENSION_HELP if view.verdict and not view.scripted else ():
-            parts.append(f"{DIMENSION_NAMES[each]}: {view.label(each)[0]}.")
-        if view.scripted:
-            parts.append(SCRIPTED_HELP)
-        elif view.verdict:
-            checked = words.ORDER_LINES[view.order.overall] if view.order else NOT_SWAP_TESTED
-            said = words.judge_line(view.started.judge, view.started.notes)
-            parts.append(f"{', '.join(filter(None, [said[:1].upper() + said[1:], checked]))}.")
+        parts += [f"{each['name']}: {each['label']}." for each in view.labels if not view.scripted]
+        said = ", ".join(filter(None, [told["says"], told["note"]])).rstrip(".")
+        parts += [f"{said[:1].upper()}{said[1:]}."] * bool(said)
         outcome = (view.headline or words.NEVER_ENDED).rstrip(".")
         title = f"{DEMO_RUN if view.outside_scope else outcome} · {words.TITLE}"
-        pair = {str(int(side)): half.jpeg for side, half in view.deciding_pair().items()}
-        picture = f"previews/{quote(name, safe='')}.jpg"
-        return LinkPreview(title, " ".join(parts), picture, pair)
+        return LinkPreview(title, " ".join(parts), f"previews/{quote(name, safe='')}.jpg")
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,20 +349,21 @@ class LinkPreview:
 
     title: str
     description: str
-    picture: str  # its path on this server
-    pair: Mapping[str, bytes] = field(default_factory=dict)  # a JPEG of each side, "1" or "2"
+    image: str  # its path on this server
+    size: tuple[int, int] = picture.SIZE  # of the picture
 
     def tags(self, root: str) -> str:
         """Return the tags of the page's head; `root` is the page's address."""
-        image = f"{root}/{self.picture}"
-        told = {"title": self.title, "description": self.description, "image": image}
+        told = {"title": self.title, "description": self.description}
+        told |= {"image": f"{root}/{self.image}", "image:alt": self.title}
+        shape = dict(zip(("image:width", "image:height"), map(str, self.size), strict=True))
+        opened = {"type": "website", **told, **shape}
+        named = [("property", f"og:{name}", value) for name, value in opened.items()]
+        named += [("name", f"twitter:{name}", value) for name, value in told.items()]
+        named += [("name", "twitter:card", "summary_large_image")]
         return "".join(
-            f'<meta property="og:{name}" content="{html.escape(value)}">\n'
-            f'<meta name="twitter:{name}" content="{html.escape(value)}">\n'
-            for name, value in told.items()
-        ) + (
-            '<meta property="og:type" content="website">\n'
-            '<meta name="twitter:card" content="summary_large_image">\n'
+            f'<meta {kind}="{name}" content="{html.escape(value)}">\n'
+            for kind, name, value in named
         )
 
 

@@ -284,9 +284,10 @@ SECURITY_HEADERS = (
     ("x-content-type-options", "nosniff"),
     ("referrer-policy", "same-origin"),
 )
-# A report may stand in anybody's page: it has no origin there, and so no cookie of this server
-REPORT = re.compile(r"/runs/[^/]+/report\.html")
-REPORT_POLICY = "sandbox allow-scripts allow-popups; frame-ancestors *"
+# The report of a link may stand in anybody's page: everywhere it has an origin of its own, and so
+# no cookie and no word with this server
+REPORT = re.compile(r"/reports/[^/]+\.html")
+REPORT_POLICY = "sandbox allow-scripts; frame-ancestors *"
 HUB = "https://huggingface.co"  # Shows a Space in a frame
 
 

@@ -310,7 +310,7 @@ class RunView:
             "health": words.clip_notes(started.clips),  # of the two files
             "fps": [clip.fps if clip else 0 for clip in started.clips],  # 0 if unknown
             "grid": self._grid(),
-            "verdict": self._verdict(),
+            "verdict": self.answer(),
             "order": self._order(pictures),
             # Why its order can never be checked
             "no_check": words.CHECK_BRANCH if started.is_taken_over(1) else "",
@@ -321,8 +321,8 @@ class RunView:
             "coming": self._coming(pictures),
         }
 
-    def _verdict(self) -> Json | None:
-        """Headline, note (order not checked), caveats and a chip a dimension; None before the end."""
+    def answer(self) -> Json | None:
+        """Return headline, who says it, note (of its order), caveats and chips; None before the end."""
         if self.finished is None:
             return None
         told: Json = {"headline": self.headline, "says": "", "note": "", "caveats": [], "chips": []}

@@ -119,6 +119,7 @@ BLIND_MODE = {
 RECORDED = "Recorded run"
 # When a proxy serves the page at another address than its server knows
 ELSEWHERE = "This page is at {}, which its server does not know: start it with --root-path {}."
+VIDEO = "Video {}"
 SAVED = "Saved {}"  # a report, on its first screen
 NEVER_ENDED = "Cut off before it ended"
 SWAPPED = "Sides swapped. Compare again for a verdict on this order."

@@ -134,7 +134,7 @@ def test_a_key_reaches_its_host_and_nothing_else(
     steps.compare(page, clips)
     assert host.keys[-1] == f"Bearer {KEY}"
     saved = steps.saved(page, tmp_path / "trace.json").read_text()
-    report = steps.saved(page, tmp_path / "report.html", "Report (.html)").read_text()
+    report = steps.saved(page, tmp_path / "report.html", "Report").read_text()
     steps.link(page)
     steps.tab(page, "History")
     expect(page.locator(".vrt-runs b").first).to_be_visible()

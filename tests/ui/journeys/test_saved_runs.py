@@ -1,6 +1,7 @@
 """Saved runs: examples, links, files, swapped sides, and the address that names what is shown."""
 
 import re
+from pathlib import Path
 
 from tests.ui.support import steps
 from tests.ui.support.browsing import Page, Server, expect, opened
@@ -41,7 +42,7 @@ def test_an_example_shows_its_run_and_can_be_compared(page: Page) -> None:
 
 def unfold_what_was_sent_and_may_be_taken_along(page: Page) -> None:
     menu, turn = page.locator(".vrt-send"), steps.turns(page).last
-    trace = menu.get_by_role("link", name="Trace (.json)")
+    trace = menu.get_by_role("link", name="Trace")
     for put_away in (lambda: page.keyboard.press("Escape"), page.locator("h1").click):
         menu.locator("summary").click()
         expect(trace).to_be_visible()
@@ -57,6 +58,32 @@ def unfold_what_was_sent_and_may_be_taken_along(page: Page) -> None:
     expect(sent.last).to_contain_text("<Answer>")
     turn.locator("summary", has_text="Details").click()
     expect(turn.locator(".vrt-foot")).to_be_visible()
+
+
+COPIED = """async () => {
+    const [item] = await navigator.clipboard.read();
+    const { width, height } = await createImageBitmap(await item.getType("image/png"));
+    return [width, height];
+}"""
+
+
+def test_the_menu_copies_a_picture_or_saves_it_and_says_who_sees_a_link(
+    page: Page, tmp_path: Path
+) -> None:
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    steps.show_example(page)
+    steps.open_share(page)
+    steps.button(page, "Copy picture").click()
+    expect(page.locator(".vrt-said")).to_have_text("Picture copied.")
+    assert page.evaluate(COPIED) == [1200, 630]
+    steps.link(page)
+    expect(page.locator(".vrt-said")).to_contain_text("on this computer only. Whoever has it sees")
+    embedded = page.get_by_label("Report in a page of yours").input_value()
+    assert "/reports/a-block.html" in embedded
+    page.add_init_script("delete window.ClipboardItem")  # as of a browser without it
+    page.reload()
+    saved = steps.saved(page, tmp_path / "picture.png", "Save picture")
+    assert saved.read_bytes().startswith(b"\x89PNG")
 
 
 @opened(**steps.WIDE, also=steps.SMALLER)

@@ -262,18 +262,19 @@ def show_example(page: Page, number: int = 0) -> None:
 def open_share(page: Page) -> None:
     """Open the menu beside the headline."""
     tab(page, "Thinking")
-    if not page.get_by_role("link", name="Trace (.json)").is_visible():
+    if not page.get_by_role("link", name="Trace").is_visible():
         page.locator(".vrt-send summary").click()
 
 
 def link(page: Page) -> str:
     open_share(page)
     page.get_by_role("button", name="Copy link").click()
-    expect(page.locator(".vrt-link")).to_have_value(re.compile("trace="))
-    return page.locator(".vrt-link").input_value()
+    field = page.get_by_label("Link to this run")
+    expect(field).to_have_value(re.compile("trace="))
+    return field.input_value()
 
 
-def saved(page: Page, path: Path, what: str = "Trace (.json)") -> Path:
+def saved(page: Page, path: Path, what: str = "Trace") -> Path:
     open_share(page)
     with page.expect_download() as download:
         page.get_by_role("link", name=what).click()
