@@ -1,6 +1,7 @@
 """What the page's events do for a visitor, without a browser."""
 
 import json
+import re
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -17,6 +18,7 @@ from tests.ui.support import handmade_runs
 from tests.ui.support.inside import (
     BRANCH,
     RUN,
+    VISITORS,
     Inside,
     OpenPage,
     finish_at_once,
@@ -375,6 +377,29 @@ def test_a_hidden_verdict_is_voted_on_blind_and_hidden_until_then(here: Inside, 
     show(page, 0)
     vote(page, act="show")
     assert not vote(page).blind
+
+
+def test_no_path_and_no_event_tells_a_hidden_verdict(here: Inside, two: Pair) -> None:
+    """Every path of the page is asked, by each name of a run, and all that its events have sent."""
+    page = compared(here, two, **FIRST)
+    shown, tells = page.session.shown, ("What stood out", "is better", "reliable")
+    names = shown.name, shown.kept, here.history.share(shown.kept, shown.run.trace)
+    anna = here.client(VISITORS.signed("anna".ljust(43, "-")), **FIRST)
+    paths = {
+        re.sub(r"{turn[^}]*}", "1", route.path).replace("{name}", name)
+        for route in here.routes.routes()
+        for name in names
+        if "GET" in (route.methods or ())
+    }
+    assert len(paths) > 15
+    answers = [anna.get(path) for path in (*paths, *(f"/?trace={name}" for name in names))]
+    assert not [each.url for each in answers for telling in tells if telling in each.text]
+    pictures = [each for each in answers if "image" in each.headers["content-type"]]
+    assert [each.url.path for each in pictures] == ["/previews/page.png"]
+    assert not [telling for telling in tells if telling in str(dict(page.values))]
+    vote(page, act="show")
+    assert "is better" in str(dict(page.values))
+    assert anna.get(f"/runs/{shown.name}/picture.png").headers["content-type"] == "image/png"
 
 
 def test_a_vote_while_the_run_goes_on_outlives_its_end(busy: Inside, two: Pair) -> None:
