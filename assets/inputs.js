@@ -291,13 +291,11 @@ VRThinker.hero = ({ clips, question, watch }, pictures, about, play) => {
   });
   const clipsNode = element("div", "vrt-clips", sides);
   const both = new VRThinker.Players([1, 2].map((side) => `.vrt-clips .vrt-side${side} video`));
-  const start = async () => {
-    const come = sides.map(({ firstChild: video }) => {
-      if (video.readyState) return;
+  const start = () => {
+    for (const { firstChild: video } of sides) {
+      video.onloadedmetadata = () => both.play();
       video.preload = "auto";
-      return new Promise((done) => video.addEventListener("loadedmetadata", done));
-    });
-    await Promise.all(come);
+    }
     both.play();
   };
   const hold = VRThinker.hold(clipsNode, "both clips", start, () => both.pause());
@@ -334,24 +332,17 @@ VRThinker.STANDS = 1000; // ms after which a page has what it needs first, also 
 VRThinker.hold = (node, name, play, pause) => {
   let held = VRThinker.isCalm();
   let seen = false;
-  const rests = () => held || !seen || document.querySelector("#players video");
-  const move = () => (rests() ? pause() : play());
-  const draw = () => {
+  const move = (change) => {
+    change?.();
+    if (held || !seen || document.querySelector("#players video")) pause();
+    else if (change) play();
     say(hold, held ? "▶" : "❚❚");
     hold.ariaLabel = `${held ? "Play" : "Pause"} ${name}`;
   };
-  const hold = button("vrt-hold", null, () => {
-    held = !held;
-    move();
-    draw();
-  });
-  draw();
-  const look = ([{ isIntersecting }]) => {
-    seen = isIntersecting;
-    move();
-  };
+  const hold = button("vrt-hold", null, () => move(() => (held = !held)));
+  const look = ([{ isIntersecting }]) => move(() => (seen = isIntersecting));
   setTimeout(() => new IntersectionObserver(look).observe(node), VRThinker.STANDS);
-  const isOther = ({ target }) => target.closest("#players");
-  document.addEventListener("loadedmetadata", (event) => isOther(event) && move(), true);
+  document.addEventListener("loadedmetadata", () => move(), true);
+  move();
   return hold;
 };

@@ -482,15 +482,10 @@ certain of that. No judge has a part in it. */
 VRThinker.Measured = class {
   constructor(players, words) {
     Object.assign(this, { players, words });
-    this.curves = [1, 2].map((side) => {
-      const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-      svg.setAttribute("viewBox", "0 0 1 1");
-      svg.setAttribute("preserveAspectRatio", "none");
-      svg.setAttribute("class", `vrt-side${side}`);
-      svg.append(document.createElementNS(svg.namespaceURI, "polyline"));
-      return svg;
-    });
-    this.chart = element("div", { class: "vrt-curves", title: words.help }, this.curves);
+    this.chart = element("div", { class: "vrt-curves", title: words.help });
+    const curve = (side) => `<svg viewBox="0 0 1 1" preserveAspectRatio="none"
+      class="vrt-side${side}"><polyline/></svg>`;
+    this.chart.innerHTML = curve(1) + curve(2);
     this.chart.addEventListener("click", ({ clientX }) => {
       const { left, width } = this.chart.getBoundingClientRect();
       players.pause();
@@ -511,7 +506,7 @@ VRThinker.Measured = class {
     const { curves, facts = [] } = found ?? {};
     this.node.hidden = Boolean(found && !curves);
     const most = Math.max(1, ...(curves ?? []).flat().map(([, difference]) => difference));
-    this.curves.forEach((svg, side) => {
+    [...this.chart.children].forEach((svg, side) => {
       const { duration = 1 } = this.players.videos()[side] ?? {};
       // A root, so that a small movement is seen beside a cut.
       const point = ([time, difference]) =>
