@@ -245,7 +245,7 @@ VRThinker.mountRail = (root, props, watch, words, trigger) => {
   root.prepend(stills.sentence, lengths);
   document.addEventListener("vrt:trace", ({ detail }) => {
     rail.mark(detail);
-    measured.waits(detail.recorded && !detail.over); // a run that is played finds it by itself
+    measured.waits(Boolean(detail.recorded && !detail.over)); // a run that is played finds it by itself
     if (stills.update(detail)) players.seek(0);
   });
   document.addEventListener("vrt:light", ({ detail }) => rail.light(detail));
