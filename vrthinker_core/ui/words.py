@@ -79,6 +79,7 @@ LEAD = (
     "A judge watches two videos of one prompt, asks for the frames it still needs, and says which it "
     "prefers and why."
 )
+OPENING = "Opening a run…"  # until the run is there that an address names
 # What an empty page shows
 INTRODUCTION: Mapping[str, Any] = {
     "steps": [
