@@ -57,10 +57,9 @@ NO_TRIMMER = "export default async () => ({ setLogger() {}, setProgress() {} });
 
 
 def no_hls_player() -> Iterator[Route]:
-    """Yield the route of a player without formats, in place of Gradio's hls.js (509 kB).
+    """Yield the route of a player that plays nothing, in place of Gradio's hls.js (509 kB).
 
-    Gradio asks that player only about live streams, which the page does not have. No route if this
-    Gradio exports it in another form.
+    Only live streams use it. No route if this Gradio exports it in another form.
     """
     for file in Path(BUILD_PATH_LIB).glob("hls-*.js"):
         if exported := re.search(r"export\{([^{}]+)\};?\s*$", file.read_text("utf-8")):
@@ -71,26 +70,22 @@ def no_hls_player() -> Iterator[Route]:
 def early_links(kinds: Collection[str]) -> str:
     """Return links to Gradio's files for these kinds of components, to load them all at once.
 
-    Its scripts find them in four steps, each a way to the server and back. "" for a Gradio that is
-    built otherwise.
+    Its scripts name them in three steps, each a way to the server and back. Fewer links for a
+    Gradio that is built otherwise: then it finds the rest itself.
     """
-
-    def loaded_for(part: str, script: str) -> list[str]:
-        text = (Path(BUILD_PATH_LIB) / script).read_text("utf-8")
-        names = json.loads(re.findall(r"m\.f=(\[[^]]*\])", text)[0])
-        numbers = re.findall(part + r"[^[]*__vite__mapDeps\(\[([\d,]+)\]", text)
-        return [Path(names[int(number)]).name for number in ",".join(numbers).split(",")]
-
-    links = {".css": 'rel="preload" as="style" crossorigin', ".js": 'rel="modulepreload"'}
-    found: list[str] = []
-    with suppress(IndexError, ValueError):
-        found += [file.name for file in Path(BUILD_PATH_LIB).glob("index-*.js")]
-        found += loaded_for(r"import\(`\./Index-", found[0])
-        found += loaded_for(r"import\(`\./Blocks-", found[1])
-        cores = [name for name in found if re.match(r"core-.*\.js", name)]
-        found += loaded_for(rf"\b(?:{'|'.join(kinds)}):{{[^{{}}]*?component:[^`]*", cores[0])
-    each = dict.fromkeys(found)
-    return "".join(f'<link {links[Path(name).suffix]} href="./assets/{name}">' for name in each)
+    folder, shown = Path(BUILD_PATH_LIB), rf"\b(?:{'|'.join(kinds)}):{{[^{{}}]*?component:[^`]*"
+    steps = {"index-": r"import\(`\./Index-", "Index-": r"import\(`\./Blocks-", "core-": shown}
+    files = [file.name for file in folder.glob("index-*.js")]
+    with suppress(StopIteration, IndexError, ValueError):
+        for script, part in steps.items():
+            name = next(name for name in files if name.startswith(script) and name.endswith(".js"))
+            text = (folder / name).read_text("utf-8")
+            named = json.loads(re.findall(r"m\.f=(\[[^]]*\])", text)[0])
+            numbers = re.findall(part + r"[^[]*__vite__mapDeps\(\[([\d,]+)\]", text)
+            files += [Path(named[int(each)]).name for each in ",".join(numbers).split(",")]
+    ways = {".css": 'rel="preload" as="style" crossorigin', ".js": 'rel="modulepreload"'}
+    found = [(ways.get(Path(name).suffix), name) for name in dict.fromkeys(files)]
+    return "".join(f'<link {way} href="./assets/{name}">' for way, name in found if way)
 
 
 def _script(path: str, text: str) -> Route:

@@ -316,10 +316,12 @@ class LinkPreviewMiddleware:
 
     def __init__(self, app: ASGIApp, routes: Routes, root: str = "", early: str = "") -> None:
         """Serve below `root`; `early`: links to files that a browser loads while it reads on."""
-        self._app, self._routes, self._root, self._early = app, routes, root, early
+        self._app, self._routes, self._root = app, routes, root
         self._page = GZipMiddleware(self._answer, compresslevel=5)
         elsewhere = html.escape(words.ELSEWHERE)
         self._script = f'<script data-elsewhere="{elsewhere}">{joined(HEARTBEAT)}</script>\n'
+        first, told = Template(joined(FIRST_PAINT)), {"title": words.TITLE, "lead": words.LEAD}
+        self._first = [first.substitute(told, opening=each) + early for each in ("", words.OPENING)]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on; replace the tags if the page answers."""
@@ -332,8 +334,6 @@ class LinkPreviewMiddleware:
         preview = await self._routes.preview(name, visitor_of(request))
         tags = preview.tags(get_root_url(request, "/", self._root)) + self._script
         is_link = any(request.query_params.get(each) for each in ("trace", "run"))
-        told = {"title": words.TITLE, "lead": words.LEAD, "told": words.OPENING * is_link}
-        first = Template(joined(FIRST_PAINT)).substitute(told) + self._early
         started: Message = {}
         body = b""
 
@@ -350,8 +350,9 @@ class LinkPreviewMiddleware:
                 # Gradio's page would look above the path that a proxy gives it.
                 head = head.replace('<base href="./"', f'<base href="{path}/"')
                 rest = rest.replace('href="/manifest.json"', f'href="{path}/manifest.json"', 1)
-                values, app, rest = rest.rpartition("<gradio-app")
-                whole = (head + tags + script + values + first + app + rest).encode()
+                app = "<gradio-app"
+                rest = (self._first[is_link] + app).join(rest.rsplit(app, 1))
+                whole = (head + tags + script + rest).encode()
                 headers = MutableHeaders(raw=list(started["headers"]))
                 headers["content-length"] = str(len(whole))
                 await send({**started, "headers": headers.raw})
