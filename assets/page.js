@@ -383,6 +383,15 @@ VRThinker.mountExamples = (root, props, trigger) => {
   }
   const fold = ({ detail: { run } }) => root.classList.toggle("vrt-compact", Boolean(run));
   document.addEventListener("vrt:trace", fold);
+  root.addEventListener("click", ({ target }) => {
+    if (!target.closest(".vrt-card")) return;
+    const cover = element("p", { class: "vrt vrt-cover", role: "status" }, "Opening a run…");
+    const stage = document.getElementById("stage");
+    fold({ detail: { run: true } });
+    stage.before(cover);
+    cover.style.top = `${stage.offsetTop}px`;
+    VRThinker.uncover(cover);
+  });
   address.ask = (kind, name, lost) =>
     trigger("click", kind === "run" ? { run: name } : { example: name, lost });
   VRThinker.openRun = (name) => {
@@ -393,6 +402,15 @@ VRThinker.mountExamples = (root, props, trigger) => {
   };
 };
 
+/** Show what a cover hides once all is there, and the run that is asked for: nothing moves in sight. */
+VRThinker.PARTS = ["#first button", "#second button", "#go", "#prompt textarea", "#status textarea",
+  "#settings button", "#examples .vrt-examples", "#trace .vrt"];
+VRThinker.uncover = (cover) => {
+  const isThere = VRThinker.PARTS.every((part) => document.querySelector(part));
+  if (isThere && !VRThinker.address.asked) cover?.remove();
+  else requestAnimationFrame(() => VRThinker.uncover(cover));
+};
+
 VRThinker.pointerFocus = new VRThinker.PointerFocus();
 VRThinker.address = new VRThinker.Address();
 VRThinker.inputs = new VRThinker.Inputs();
@@ -400,4 +418,5 @@ VRThinker.faults = new VRThinker.Faults();
 VRThinker.stopBar = new VRThinker.StopBar();
 VRThinker.closer = new VRThinker.Closer();
 VRThinker.uploads = new VRThinker.Uploads();
+VRThinker.uncover(document.getElementById("first-paint"));
 document.addEventListener("click", (event) => VRThinker.buttons?.onClick(event), true);

@@ -238,6 +238,7 @@ def open_page(new_page: Callable[..., Page]) -> Callable[..., Page]:
         page = new_page(**options)
         page.goto(url)
         page.wait_for_selector("#rail .vrt-track", state="attached")
+        page.wait_for_selector(".vrt-cover", state="detached")
         return page
 
     return start

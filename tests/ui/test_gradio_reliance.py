@@ -4,6 +4,7 @@ A failure here after an update of Gradio says which name in `vrthinker_core.ui` 
 """
 
 import inspect
+import re
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -14,12 +15,14 @@ import pytest
 from gradio.blocks import BlockFunction
 from gradio.processing_utils import save_file_to_cache
 from gradio.queueing import Queue
+from gradio.route_utils import BUILD_PATH_LIB
 from gradio.routes import App
 from gradio.state_holder import SessionState
 from gradio.utils import get_upload_folder
 from hypothesis import given, settings, strategies as st
 
 from tests.support.threads import run_in_thread
+from vrthinker_core.ui.page import early_links, no_hls_player
 from vrthinker_core.ui.queue import (
     NOT_UPLOADED,
     CheckedBlocks,
@@ -196,3 +199,10 @@ def test_the_addresses_that_we_block_are_gradios() -> None:
     for blocked in BLOCKED_PATHS:
         name = blocked.removesuffix("http")
         assert any(path.startswith(name) for path in paths), f"Gradio has no {name} any more"
+
+
+def test_gradio_names_the_files_of_its_page_as_we_read_them() -> None:
+    files = re.findall(r'href="\./assets/([^"]+)"', early_links(["html", "video"]))
+    assert all((Path(BUILD_PATH_LIB) / name).is_file() for name in files)
+    assert {"Blocks", "HTML", "VideoPreview"} <= {name.partition("-")[0] for name in files}
+    assert next(no_hls_player()).path.removeprefix("/assets/") in files

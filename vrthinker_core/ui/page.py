@@ -1,16 +1,19 @@
 """One server's page: its parts, and the arguments with which Gradio serves it."""
 
 import asyncio
+import json
 import logging
+import re
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
+from gradio.route_utils import BUILD_PATH_LIB
 from gradio.utils import get_upload_folder
 from starlette.middleware import Middleware
 from starlette.responses import Response
@@ -51,6 +54,43 @@ HOUSEKEEPING_SECONDS = 30.0
 THREADS = 64  # that draw and read runs
 # Instead of FFmpeg (32 MB) for Gradio's video trimmer, which the page does not use
 NO_TRIMMER = "export default async () => ({ setLogger() {}, setProgress() {} });"
+
+
+def no_hls_player() -> Iterator[Route]:
+    """Yield the route of a player that plays nothing, in place of Gradio's hls.js (509 kB).
+
+    Only live streams use it. No route if this Gradio exports it in another form.
+    """
+    for file in Path(BUILD_PATH_LIB).glob("hls-*.js"):
+        if exported := re.search(r"export\{([^{}]+)\};?\s*$", file.read_text("utf-8")):
+            names = re.sub(r"[\w$]+ as", "no as", exported[1])
+            yield _script(f"/assets/{file.name}", f"const no = () => false; export {{ {names} }};")
+
+
+def early_links(kinds: Collection[str]) -> str:
+    """Return links to Gradio's files for these kinds of components, to load them all at once.
+
+    Its scripts name them in three steps, each a way to the server and back. Fewer links for a
+    Gradio that is built otherwise: then it finds the rest itself.
+    """
+    folder, shown = Path(BUILD_PATH_LIB), rf"\b(?:{'|'.join(kinds)}):{{[^{{}}]*?component:[^`]*"
+    steps = {"index-": r"import\(`\./Index-", "Index-": r"import\(`\./Blocks-", "core-": shown}
+    files = [file.name for file in folder.glob("index-*.js")]
+    with suppress(StopIteration, IndexError, ValueError):
+        for script, part in steps.items():
+            name = next(name for name in files if name.startswith(script) and name.endswith(".js"))
+            text = (folder / name).read_text("utf-8")
+            named = json.loads(re.findall(r"m\.f=(\[[^]]*\])", text)[0])
+            numbers = re.findall(part + r"[^[]*__vite__mapDeps\(\[([\d,]+)\]", text)
+            files += [Path(named[int(each)]).name for each in ",".join(numbers).split(",")]
+    ways = {".css": 'rel="preload" as="style" crossorigin', ".js": 'rel="modulepreload"'}
+    found = [(ways.get(Path(name).suffix), name) for name in dict.fromkeys(files)]
+    return "".join(f'<link {way} href="./assets/{name}">' for way, name in found if way)
+
+
+def _script(path: str, text: str) -> Route:
+    answer = Response(text, media_type="text/javascript")
+    return Route(path, lambda _: answer)
 
 
 class Page:
@@ -103,14 +143,14 @@ class Page:
             parts = PageComponents(cards, names_of_judges, services.runs is not None, seconds)
             handlers.connect(blocks, parts, services)
         blocks.open_queue()
+        kinds = {block.get_block_name() for block in blocks.blocks.values()}
         middleware = [
             Middleware(GuardMiddleware, self._visitors, names, root, in_frame),
             Middleware(OpenPagesMiddleware, pages=self._pages),
             Middleware(RequestLimitsMiddleware),
             Middleware(api.McpCallMiddleware, tokens=self._mcp_tokens),
-            Middleware(routes.LinkPreviewMiddleware, routes=self._routes, root=root),
+            Middleware(routes.LinkPreviewMiddleware, self._routes, root, early_links(kinds)),
         ]
-        no_trimmer = Response(NO_TRIMMER, media_type="text/javascript")
         served = [
             Mount("/intro", StaticFiles(directory=ASSETS / "intro")),
             Mount("/examples", StaticFiles(directory=services.examples.folder)),
@@ -118,7 +158,8 @@ class Page:
             *self._routes.routes(),
             *(runs_routes(services.runs) if services.runs else ()),
             *api.mcp_routes(),
-            Route("/static/ffmpeg/{part}", lambda _: no_trimmer),
+            _script("/static/ffmpeg/{part}", NO_TRIMMER),
+            *no_hls_player(),
         ]
         _, address, _ = blocks.launch(
             theme=theme(),

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from string import Template
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -20,6 +21,7 @@ from PIL.Image import Image
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import (
     FileResponse,
@@ -57,6 +59,7 @@ T = TypeVar("T")
 VIEW = ("trace.js", "verdict.js", "closer.js", "gallery.js")  # draws a run, in a saved report, too
 INPUTS = ("players.js", "live.js", "inputs.js", "history.js", "branches.js", "judges.js", "runs.js")
 PAGE = (*VIEW, *INPUTS, "blind.js", "page.js")
+FIRST_PAINT = "first.html"
 HEARTBEAT = "heartbeat.js"  # In the head, before Gradio's scripts; all others come after them
 
 # The longest pause in an upload; also what it may take beyond its bytes at the lowest speed
@@ -368,23 +371,32 @@ class LinkPreview:
 
 
 class LinkPreviewMiddleware:
-    """ASGI middleware: gives the page's head the tags of its link, and a script before Gradio's."""
+    """ASGI middleware: gives the page's head the tags of its link, and a script before Gradio's.
 
-    def __init__(self, app: ASGIApp, routes: Routes, root: str = "") -> None:
+    The page is compressed: nothing in it is secret, as the visitor's name is in a cookie alone.
+    Gradio compresses its own files.
+    """
+
+    def __init__(self, app: ASGIApp, routes: Routes, root: str = "", early: str = "") -> None:
+        """Serve below `root`; `early`: links to files that a browser loads while it reads on."""
         self._app, self._routes, self._root = app, routes, root
+        self._page = GZipMiddleware(self._answer, compresslevel=5)
         elsewhere = html.escape(words.ELSEWHERE)
         self._script = f'<script data-elsewhere="{elsewhere}">{joined(HEARTBEAT)}</script>\n'
+        first, told = Template(joined(FIRST_PAINT)), {"title": words.TITLE, "lead": words.LEAD}
+        self._first = [first.substitute(told, opening=each) + early for each in ("", words.OPENING)]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on; replace the tags if the page answers."""
-        if not is_page(scope):
-            await self._app(scope, receive, send)
-            return
+        await (self._page if is_page(scope) else self._app)(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         request, path = Request(scope), html.escape(scope.get("root_path", ""))
         # A link's tags tell its verdict, which who votes first is not to see.
         name = "" if votes_first(request.cookies) else request.query_params.get("trace", "")
         preview = await self._routes.preview(name, visitor_of(request))
         tags = preview.tags(get_root_url(request, "/", self._root)) + self._script
+        is_link = any(request.query_params.get(each) for each in ("trace", "run"))
         started: Message = {}
         body = b""
 
@@ -401,6 +413,8 @@ class LinkPreviewMiddleware:
                 # Gradio's page would look above the path that a proxy gives it.
                 head = head.replace('<base href="./"', f'<base href="{path}/"')
                 rest = rest.replace('href="/manifest.json"', f'href="{path}/manifest.json"', 1)
+                app = "<gradio-app"
+                rest = (self._first[is_link] + app).join(rest.rsplit(app, 1))
                 whole = (head + tags + script + rest).encode()
                 headers = MutableHeaders(raw=list(started["headers"]))
                 headers["content-length"] = str(len(whole))

@@ -142,3 +142,20 @@ def test_each_field_says_what_is_wrong_until_it_is_mended(
     steps.write_prompt(page, "A block.")
     expect(wrong).to_have_count(0)
     assert not steps.said(page, "^Waiting"), "whoever forgot something is told so at once"
+
+
+MOVED = """() => new Promise((done) => {
+    let moved = 0;
+    const add = (list) => list.getEntries().forEach(({ value }) => (moved += value));
+    new PerformanceObserver(add).observe({ type: "layout-shift", buffered: true });
+    setTimeout(() => done(moved), 500);
+})"""
+
+
+@opened()
+def test_nothing_moves_while_a_page_or_a_run_appears(page: Page, server: Server) -> None:
+    for query in ("", "?trace=b-block"):
+        assert page.goto(server.url + query).headers["content-encoding"] == "gzip"
+        page.wait_for_selector(".vrt-cover", state="detached")
+        expect(steps.headline(page)).to_have_count(len(query[:1]))
+        assert page.evaluate(MOVED) < 0.1
