@@ -384,7 +384,7 @@ VRThinker.mountExamples = (root, props, trigger) => {
   const fold = ({ detail: { run } }) => root.classList.toggle("vrt-compact", Boolean(run));
   document.addEventListener("vrt:trace", fold);
   root.addEventListener("click", ({ target }) => {
-    if (!target.closest(".vrt-card")) return;
+    if (!target.closest("li") || target.closest(".vrt-hold")) return;
     const cover = element("p", { class: "vrt vrt-cover", role: "status" }, "Opening a run…");
     const stage = document.getElementById("stage");
     fold({ detail: { run: true } });

@@ -28,7 +28,7 @@ WATCH = """
 window.shifts = [];
 new PerformanceObserver((list) => shifts.push(...list.getEntries())).observe({ type: "layout-shift", buffered: true });
 const isSeen = (part) => document.querySelector(part)?.checkVisibility({ visibilityProperty: true });
-const isUsable = () => [".vrt-card", "#first button", "#second button"].every(isSeen);
+const isUsable = () => [".vrt-examples", "#first label", "#second label"].every(isSeen);
 const look = () => (isUsable() ? (window.usable = performance.now() / 1000) : requestAnimationFrame(look));
 look();
 """
@@ -67,7 +67,7 @@ def shift(browser: Browser, url: str, state: str, size: tuple[int, int]) -> list
         page.wait_for_timeout(3000)
         if state == "card":
             page.evaluate("shifts.length = 0")
-            page.locator(".vrt-card").first.click()
+            page.locator(".vrt-hero .vrt-watch").click()
             page.wait_for_timeout(3000)
         found = page.evaluate("shifts.map(({ hadRecentInput, value }) => [hadRecentInput, value])")
         return [sum(value for by, value in found if not by), sum(value for _, value in found)]
