@@ -492,7 +492,7 @@ VRThinker.Measured = class {
       players.seek((clientX - left) / width);
     });
     this.facts = element("ul", "vrt-facts-measured");
-    this.node = element("section", { class: "vrt-measured", "aria-label": words.name, hidden: "" },
+    this.node = element("section", { class: "vrt-measured", "aria-label": words.name },
       this.chart, element("div", { role: "status" }, this.facts));
   }
 

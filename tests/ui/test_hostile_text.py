@@ -52,7 +52,7 @@ CALL = '<tool_call>{"name": "select_frames", "arguments": {"frame_indices": [10,
 ASK = f"<Snapshot>{MARKUP}</Snapshot><Think>{MARKUP}{INVISIBLE}</Think>{CALL}"
 INVENTED = f"<Think>It goes on.</Think>{CONTROL}"
 LONG_ANSWER = f"<Think>{LARGE}</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
-FOREIGN = "script, style, iframe, svg, a:not(.vrt-links > a, .vrt-send a), base, meta, div[style*=fixed], img[src=x]"
+FOREIGN = "script, style, iframe, svg, a:not(.vrt-walk > a, .vrt-send a), base, meta, div[style*=fixed], img[src=x]"
 INJECTED = f"#trace :is({FOREIGN}, :is(form, input):not(.vrt-ballot *, .vrt-send *))"
 """The elements that the markup would become if it were not shown as text; the page's own links, its menu and its vote are no such."""
 

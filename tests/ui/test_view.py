@@ -368,7 +368,7 @@ def test_outside_its_scope_no_label_reaches_anybody() -> None:
 def test_a_script_wins_nothing() -> None:
     shown = page_of(replace(three_turns(), finished=replace(ANSWERED, scripted=True)))
     assert shown["verdict"]["headline"] == wording.SCRIPTED
-    assert (shown["verdict"]["note"], bool(shown["no_check"])) == (wording.SCRIPTED_HELP, True)
+    assert (shown["verdict"]["note"], shown["verdict"]["says"]) == (wording.SCRIPTED_HELP, "")
 
 
 COUNTED = "TA (#16, #48): video 1 has {} wrong, video 2 has {} wrong, so neither is better.\n"

@@ -99,7 +99,7 @@ def go_through_pairs_by_keys_and_filters(page: Page) -> None:
     assert steps.chosen(page, "#frames") == "16"
     expect(pair).to_contain_text("Reasoning for the verdict, turn 2")
     assert named(page) == ["VQ: 16 and #60 differ, so video 1 is better."]
-    pair.locator(".vrt-ref").first.click()
+    pair.locator(".vrt-ref", has_text="#60").first.click()
     assert steps.chosen(page, "#frames") == "60"
     page.keyboard.press("Enter")
     expect(dialog).to_contain_text("#60 · turn 2")
