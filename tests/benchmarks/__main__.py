@@ -21,7 +21,18 @@ from typing import Any
 from tests.benchmarks.tools import benchmark_parser
 from vrthinker_core.system import cpu_count
 
-BENCHMARKS = ("turns", "video", "batch", "decode", "nano", "server", "load", "kills", "attacks")
+BENCHMARKS = (
+    "turns",
+    "video",
+    "batch",
+    "decode",
+    "nano",
+    "server",
+    "load",
+    "kills",
+    "attacks",
+    "measure",
+)
 """In the order of the README."""
 
 FOLDER = Path(__file__).parent

@@ -10,7 +10,7 @@ from typing import Any
 import cv2
 import numpy as np
 
-from tests.video.support.write_clips import AV1, FFV1, HEVC, MPEG4, VP8, VP9, write
+from tests.video.support.write_clips import AV1, FAST_VP8, FFV1, HEVC, MPEG4, VP9, write
 
 FAULTS = ("freeze", "jump", "cut", "blur", "brightness")
 TRAPS = (
@@ -44,15 +44,15 @@ _CODECS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("mp4", {"options": {"preset": "veryfast", "threads": "1", "crf": "23"}}),
     ("mp4", {"options": {"preset": "veryfast", "threads": "1", "crf": "34"}, "gop": 250}),
     ("mp4", HEVC),
-    ("webm", VP8),
+    ("webm", FAST_VP8),
     ("webm", VP9),
     ("mp4", AV1),
     ("avi", {"codec": "mjpeg", "pix_fmt": "yuvj420p", "options": {}}),
     ("avi", MPEG4),
-    ("mov", {"codec": "prores_ks", "pix_fmt": "yuv422p10le", "options": {}}),
+    ("mov", {"codec": "prores", "pix_fmt": "yuv422p10le", "options": {}}),
     ("mkv", FFV1),
 )
-_SIZES = ((320, 180), (426, 240), (240, 320), (176, 144), (640, 360))
+_SIZES = ((320, 180), (426, 240), (240, 320), (176, 144), (480, 270))
 
 
 @dataclass(frozen=True)
