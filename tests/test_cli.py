@@ -81,6 +81,9 @@ def test_compare_prints_each_turn_and_then_the_verdict(clips: Clips, script: str
     labels = compare(clips, script, "--json").stdout
     assert labels.count("\n") == 1
     assert list(json.loads(labels).items()) == list(LABELS.items()), "nothing else, in this order"
+    measured = json.loads(compare(clips, script, "--json", "--measure").stdout)
+    assert list(measured) == [*LABELS, "measured"]
+    assert "\nMeasured\n" in compare(clips, script, "--measure").stdout
 
 
 def test_no_text_of_a_trace_tells_the_terminal_anything(tmp_path: Path) -> None:

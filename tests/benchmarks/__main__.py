@@ -21,7 +21,7 @@ from typing import Any
 from tests.benchmarks.tools import benchmark_parser
 from vrthinker_core.system import cpu_count
 
-BENCHMARKS = ("turns", "video", "batch", "decode", "nano", "server", "load", "paint", "kills", "attacks")  # fmt: skip
+BENCHMARKS = ("turns", "video", "batch", "decode", "nano", "server", "load", "paint", "measure", "kills", "attacks")  # fmt: skip
 """In the order of the README."""
 
 FOLDER = Path(__file__).parent

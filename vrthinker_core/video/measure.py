@@ -99,43 +99,38 @@ def measure(
     if failed:
         raise first_error(failed) or AssertionError
     one, two = (future.result() for future in futures.values())
-    facts = [_fact(side, *event) for side in Side for event in (one, two)[side - 1].events]
+    facts = [
+        _fact(side, each, *event)
+        for side, each in zip(Side, (one, two), strict=True)
+        for event in each.events
+    ]
     facts.sort(key=lambda fact: fact.start)
     return Measurement((one.video, two.video), (*facts, *_sharper(one, two)))
 
 
 class _Findings(NamedTuple):
-    """What a worker found, checked, because it decodes a hostile file."""
+    """What a worker found."""
 
     video: MeasuredVideo
-    events: list[tuple[FactKind, float, float, bool]]
+    events: list[tuple[FactKind, float, float]]
     pictures: list[bytes]  # luma at the same moments of every video
     rows: int  # of a picture
 
     @classmethod
     def read(cls, header: Header, payload: bytes) -> "_Findings":
-        """Read a response; raises `ValueError`, `TypeError`, `KeyError` for any other."""
-        rows, seconds = int(header["rows"]), float(header["seconds"])
-        curves = [tuple(map(float, header[name])) for name in ("times", "differences")]
+        """Read a response; raises `ValueError`, `TypeError`, `KeyError` for any other.
+
+        The worker decodes a hostile file.
+        """
+        size, seconds = _COLUMNS * int(header["rows"]), float(header["seconds"])
+        times, differences = (tuple(map(float, header[name])) for name in ("times", "differences"))
         events = [(kind, float(start), float(end)) for kind, start, end in header["events"]]
-        numbers = [
-            seconds,
-            *curves[0],
-            *curves[1],
-            *(each for event in events for each in event[1:]),
-        ]
-        kinds = {kind for kind, _, _ in events}
-        size = _COLUMNS * rows
-        if not (
-            all(map(math.isfinite, numbers))
-            and len(curves[0]) == len(curves[1]) <= 300
-            and kinds <= set(get_args(FactKind)[:-1])
-            and rows > 0 == len(payload) % size
-        ):
+        numbers = seconds, *times, *differences, *(each for event in events for each in event[1:])
+        known = {event[0] for event in events} <= set(get_args(FactKind))
+        if not known or not all(map(math.isfinite, numbers)) or len(times) > 300 or size <= 0:
             raise ValueError("no findings")
-        pictures = [payload[at : at + size] for at in range(0, len(payload), size)]
-        whole = [(*event, event[1:] == (0.0, seconds)) for event in events]
-        return cls(MeasuredVideo(seconds, *curves), whole, pictures, rows)
+        pictures = [payload[at : at + size] for at in range(0, len(payload) - size + 1, size)]
+        return cls(MeasuredVideo(seconds, times, differences), events, pictures, header["rows"])
 
 
 def _find(
@@ -159,8 +154,9 @@ def _find(
             worker.connection.close()
 
 
-def _fact(side: Side, kind: FactKind, start: float, end: float, whole: bool) -> MeasuredFact:
+def _fact(side: Side, found: _Findings, kind: FactKind, start: float, end: float) -> MeasuredFact:
     video, span = f"Video {side:d}", f"from {start:.1f} to {end:.1f} s"
+    whole = start == 0 and end == found.video.seconds
     texts = {
         "freeze": f"{video} stands still {'throughout' if whole else span}.",
         "jump": f"{video} jumps at {start:.1f} s.",
@@ -172,40 +168,37 @@ def _fact(side: Side, kind: FactKind, start: float, end: float, whole: bool) -> 
 
 
 def _sharper(one: _Findings, two: _Findings) -> Iterator[MeasuredFact]:
-    """Yield which video is sharper, only if both show the same pictures."""
-    if abs(one.rows - two.rows) > 2:
+    """Yield which video is sharper, if both show the same pictures."""
+    rows = min(one.rows, two.rows)
+    if abs(one.rows - two.rows) > 2 or rows < 16:
         return
     pairs = list(zip(one.pictures, two.pictures, strict=False))
-    rows = min(one.rows, two.rows)
-    for side, ratios in (
-        (Side.FIRST, [_sharpness(first, second, rows) for first, second in pairs]),
-        (Side.SECOND, [_sharpness(second, first, rows) for first, second in pairs]),
-    ):
-        known = [ratio for ratio in ratios if ratio is not None]
-        if known and 2 * len(known) >= len(pairs) and min(known) >= 1.25:
-            text = f"Video {side:d} is {min(10.0, statistics.median(known)):.1f} × sharper."
+    known = [ratio for pair in pairs if (ratio := _sharpness(*pair, rows))]
+    for side, ratios in zip(Side, zip(*known, strict=True), strict=False):
+        if 2 * len(known) >= len(pairs) and min(ratios) >= 1.25:
+            text = f"Video {side:d} is {min(10.0, statistics.median(ratios)):.1f} × sharper."
             end = min(one.video.seconds, two.video.seconds)
             yield MeasuredFact("sharpness", tuple(Side), 0.0, end, text)
 
 
-def _sharpness(sharp: bytes, blurred: bytes, rows: int) -> float | None:
-    """Return how much stronger fine detail is, None for different pictures.
+def _sharpness(one: bytes, two: bytes, rows: int) -> tuple[float, float] | None:
+    """Return how much stronger the first's fine detail is, and the second's.
 
-    Only detail that both pictures share counts, so noise is not taken for sharpness.
+    Only detail that both pictures share counts, so noise is not taken for sharpness. Returns None
+    for different pictures.
     """
     import numpy as np  # The page and the command line need no arrays otherwise
 
-    size = rows * _COLUMNS
-    pictures = np.array(
-        [np.frombuffer(each[:size], np.uint8) for each in (sharp, blurred)], np.float64
-    )
-    pictures = pictures.reshape(2, rows, _COLUMNS)
-    across, down = rows // 8, _COLUMNS // 8
-    coarse = pictures[:, : 8 * across, : 8 * down].reshape(2, across, 8, down, 8).mean((2, 4))
-    coarse -= coarse.mean((1, 2), keepdims=True)
-    (low, low_both), (_, low_other) = np.einsum("aij,bij->ab", coarse, coarse)
+    both = [np.frombuffer(each, np.uint8, rows * _COLUMNS) for each in (one, two)]
+    pictures = np.array(both, np.float64).reshape(2, rows, _COLUMNS)
+    blocks = pictures[:, : rows // 8 * 8].reshape(2, rows // 8, 8, _COLUMNS // 8, 8).mean((2, 4))
+    coarse = (blocks - blocks.mean((1, 2), keepdims=True)).reshape(2, -1)
     fine = 4 * pictures[:, 2:-2, 2:-2] - pictures[:, :-4, 2:-2] - pictures[:, 4:, 2:-2]
-    fine -= pictures[:, 2:-2, :-4] + pictures[:, 2:-2, 4:]
-    (high, both), (_, other) = np.einsum("aij,bij->ab", fine, fine)
-    same = low_both > 0.97 * math.sqrt(low * low_other) > 0 and both > 0.5 * math.sqrt(high * other)
-    return float(both / other / (low_both / low_other)) if same else None
+    fine = (fine - pictures[:, 2:-2, :-4] - pictures[:, 2:-2, 4:]).reshape(2, -1)
+    (low, low_both), (_, low_other) = coarse @ coarse.T
+    (high, high_both), (_, high_other) = fine @ fine.T
+    same = low_both > 0.97 * math.sqrt(low * low_other) and low_both > 0
+    if not same or high_both <= 0.3 * math.sqrt(high * high_other):
+        return None
+    first, second = high_both / high_other, high_both / high
+    return float(first * low_other / low_both), float(second * low / low_both)

@@ -44,18 +44,19 @@ def measure_clip(source: VideoSource) -> tuple[Header, bytes]:
     timeline, stats = read_timeline(source, lambda _: None), DecodeStats()
     pictures: list[Grey] = []
     details: list[Grey] = []
-    full = False
+    full, late, tick = False, 0, float(source.time_base)
     for decoded in read_all(source, stats):
         frame = decoded.frame
         if not pictures:
             size, detail_size = (_size(frame, columns) for columns in (_COLUMNS, _DETAIL_COLUMNS))
             first, full = frame.pts or 0, frame.color_range == 2
-        seconds = float(((frame.pts or 0) - first) * source.time_base)
+        seconds = ((frame.pts or 0) - first) * tick
         pictures.append(_luma(frame, *size))
         if len(details) < len(_MOMENTS) and seconds >= _MOMENTS[len(details)]:
             details.append(_luma(frame, *detail_size))
         del frame
-        if seconds >= SECONDS or len(pictures) >= _FRAMES or source.budget.nearly_spent:
+        late = late + 1 if seconds >= SECONDS else 0  # One late frame may have a wrong clock
+        if late > 2 or len(pictures) >= _FRAMES or source.budget.nearly_spent:
             break
     if not pictures:
         raise no_frame_error(source, timeline.stored)
@@ -89,16 +90,22 @@ def _luma(frame: VideoFrame, columns: int, rows: int) -> Grey:
     planar = name.startswith("gray") or (name.startswith(("yuv", "nv")) and len(frame.planes) > 1)
     if not planar or bits > 16 or frame.format.is_big_endian or plane.line_size <= 0:
         small = frame.reformat(columns, rows, "gray", interpolation="AREA", threads=1)
-        return small.to_ndarray()
+        return np.asarray(small.to_ndarray())
     pixels: Any = np.frombuffer(plane, np.uint8 if bits == 8 else np.uint16)
     pixels = pixels.reshape(plane.height, -1)[:, : plane.width]
-    # OpenCV averages 2 x 2 far faster than other ratios.
+    shrunk = _shrunk(pixels, columns, rows)
+    return np.asarray(shrunk if bits == 8 else shrunk >> (bits - 8), np.uint8)
+
+
+def _shrunk(pixels: Any, columns: int, rows: int) -> Any:
+    """Return about the area average; OpenCV makes that of 2 x 2 far faster than others."""
     while pixels.shape[1] >= 2 * columns and pixels.shape[0] >= 2 * rows:
         down, across = (side // 2 for side in pixels.shape)
         even = pixels[: 2 * down, : 2 * across]
         pixels = cv2.resize(even, (across, down), interpolation=cv2.INTER_AREA)
-    pixels = cv2.resize(pixels, (columns, rows), interpolation=cv2.INTER_AREA)
-    return pixels if bits == 8 else (pixels >> (bits - 8)).astype(np.uint8)
+    if pixels.shape == (rows, columns):
+        return pixels.copy() if pixels.base is not None else pixels
+    return cv2.resize(pixels, (columns, rows), interpolation=cv2.INTER_LINEAR)
 
 
 class Motion:
@@ -109,89 +116,109 @@ class Motion:
         self._pictures, self._edges = pictures, edges
         self.differences = _changes(pictures)
         # At a quarter of the size, changes of quality vanish and those of content stay.
-        size = 40, max(8, pictures[0].shape[0] // 4)
-        self._coarse = [cv2.resize(each, size, interpolation=cv2.INTER_AREA) for each in pictures]
+        rows = max(8, pictures[0].shape[0] // 4)
+        self._coarse = [_shrunk(each, 40, rows) for each in pictures]
         # Places count the pictures that do not repeat the one before, as those of slow motion do.
         self._fresh = _fresh(_changes(self._coarse))
         self._shown = [self._coarse[index] for index in self._fresh]
         self._times = [float(edges[index]) for index in self._fresh]
-        self._steps = _changes(self._shown)
+        self._steps: list[float] = _changes(self._shown).tolist()
+        self._levels = [cv2.mean(picture)[0] for picture in self._shown]
         self._flow: Any = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_ULTRAFAST)
 
     def events(self) -> Iterator[Event]:
         """Yield everything that is certain."""
-        freezes = list(self._freezes())
-        yield from freezes
         breaks = [
-            (self._times[each], self._break(each), each) for each in range(1, len(self._shown))
+            (self._break(each), self._times[each], each) for each in range(1, len(self._shown))
         ]
-        others = [at for at, kind, _ in breaks if kind in ("brightness", "cut")]
+        cuts = [self._fresh[place] for kind, _, place in breaks if kind == "cut"]
+        shots = zip([0, *cuts], [*cuts, len(self._pictures)], strict=True)
+        freezes = [freeze for shot in shots for freeze in self._freezes(*shot)]
+        others = [at for kind, at, _ in breaks if kind in ("brightness", "cut")]
         blurs = [each for each in self._blurs() if not _close(each.start, others)]
-        yield from blurs
+        yield from (*freezes, *blurs)
         ends = [end for each in freezes for end in each[1:]] + [each.start for each in blurs]
-        for at, kind, place in breaks:
+        for kind, at, place in breaks:
             # After a freeze the motion may go on far away.
-            jumps = kind == "jump" or _shared_levels(*self._shown[place - 1 : place + 1]) > 0.82
-            if kind and not (jumps and kind != "brightness" and _close(at, ends)):
+            far = kind == "jump" or (kind == "cut" and self._shares_levels(place))
+            if kind and not (far and _close(at, ends)):
                 yield Event(kind, at, at)
 
-    def _freezes(self) -> Iterator[Event]:
-        """Yield stretches of equal pictures, far longer than the usual ones."""
-        pictures, edges, changes = self._pictures, self._edges, self.differences
-        lag = max(1, int(np.searchsorted(edges, 0.4)))
+    def _freezes(self, begin: int, after: int) -> Iterator[Event]:
+        """Yield stretches of equal pictures in a shot, far longer than its usual ones."""
+        pictures, edges = self._coarse[begin:after], self._edges[begin : after + 1]
+        changes = self.differences[begin:after].copy()
+        changes[0] = 0.0
+        lag = max(1, int(np.searchsorted(edges, edges[0] + 0.4)))
         starts = range(0, len(pictures) - lag, max(1, len(pictures) // 100))
         moved = [_most_changed(pictures[at], pictures[at + lag]) for at in starts]
-        most = min(8.0, max(1.5, 0.2 * statistics.median(moved or [0.0])))
-        usual = statistics.median(changes[self._fresh[1:]]) if len(self._fresh) > 1 else 0.0
-        quiet = changes <= 0.08 * usual
+        most = min(14.0, max(2.0, 0.2 * statistics.median(moved or [0.0])))
 
         def same(one: Grey, two: Grey) -> bool:
             return _most_changed(one, two) <= most
 
+        usual = statistics.median(
+            [changes[at - begin] for at in self._fresh if begin < at < after] or [0.0]
+        )
+        quiet, loud = changes <= 0.08 * usual, changes > 0.5 * usual
         runs: list[tuple[int, int]] = []
         for first, last in equal_runs(pictures, same):
             # A key frame renews the same picture.
             renewed = first > 0 and same(pictures[first - 1], pictures[first])
             joined = renewed and (quiet[first - 1] or quiet[min(first + 1, last)])
             runs.append((runs.pop()[0] if joined else first, last))
-        hold = statistics.median(edges[last + 1] - edges[first] for first, last in runs)
-        if len(runs) == 1 < len(pictures) and edges[-1] >= 0.3:
+        first_of_all = self._pictures[0]
+        if 1 < len(pictures) == len(self._coarse) and all(
+            _most_changed(first_of_all, each) <= 10 and _difference(first_of_all, each) < 0.3
+            for each in self._pictures
+        ):
             yield Event("freeze", 0.0, float(edges[-1]))
+            return
+        hold = statistics.median(edges[last + 1] - edges[first] for first, last in runs)
         for first, last in runs if usual > 0.15 else ():
-            still = np.flatnonzero(quiet[first + 1 : last + 1])
-            loud = changes[first + 1 : last + 1] > 0.5 * usual
-            if 2 * len(still) < last - first or 6 * int(loud.sum()) > last - first:
+            if edges[last + 1] - edges[first] < 0.35:
                 continue
+            still = first + np.flatnonzero(quiet[first + 1 : last + 1])
             # Motion that slows down is no part of a freeze, which begins and ends at once.
-            start, end = (
-                (first + int(still[0]), first + 2 + int(still[-1]))
-                if len(still)
-                else (first, last + 1)
-            )
+            start, end = (int(still[0]), int(still[-1]) + 2) if len(still) else (first, last + 1)
+            steps = slice(start + 1, end)
+            if end - start > 1 and (
+                statistics.median(changes[steps]) > 0.03 * usual
+                or 6 * int(loud[steps].sum()) >= end - start
+            ):
+                continue
             around = changes[max(1, start - 2) : start + 1], changes[end : end + 3]
             sudden = [float(part.max()) >= 0.25 * usual for part in around if len(part)]
-            least = max(0.35 if len(sudden) == 2 else 0.6, 3 * hold)
-            if all(sudden) and edges[end] - edges[start] >= least:
+            inside = begin + start > 0 and begin + end < len(self._pictures)
+            least = max(0.35 if inside else 0.6, 3 * hold)
+            even = self._coarse[begin + start].std() < 4  # black, for example
+            if all(sudden) and not even and edges[end] - edges[start] >= least:
                 yield Event("freeze", float(edges[start]), float(edges[end]))
 
     def _blurs(self) -> Iterator[Event]:
         """Yield stretches that begin with a sudden loss of fine detail."""
         pictures, edges = self._pictures, self._edges
         detail = np.array([_detail(picture) for picture in pictures])
-        contrast = np.array([float(coarse.std()) for coarse in self._coarse])
         until = 0.0
         for at in range(3, len(pictures) - 2):
+            # Encoders often begin with a far better picture than they can go on with.
+            if edges[at] < max(0.5, until) or detail[at] > 0.75 * detail[at - 1]:
+                continue
             before = slice(int(np.searchsorted(edges, edges[at] - 0.35)), at)
             after = slice(at, int(np.searchsorted(edges[:-1], edges[at] + 0.35)))
-            # Encoders often begin with a far better picture than they can go on with.
-            share = 0.5 if edges[at] < 0.6 else 0.62
             if (
-                edges[at] < until
-                or min(at - before.start, after.stop - at) < 3
-                or detail[at] > 0.75 * detail[at - 1]
-                or detail[after].max() > share * detail[before].min()
-                or not 0.75 < contrast[after].mean() / max(1.0, contrast[before].mean()) < 1.2
-                or _likeness(self._coarse[at - 1], self._coarse[at]) < 0.85
+                min(at - before.start, after.stop - at) < 3
+                or detail[after].max() > 0.62 * detail[before].min()
+            ):
+                continue
+            one, two = self._coarse[at - 1 : at + 1]
+            contrast = np.mean([each.std() for each in self._coarse[after]]) / max(
+                1.0, float(np.mean([each.std() for each in self._coarse[before]]))
+            )
+            if (
+                not 0.75 < contrast < 1.2
+                or abs(float(two.mean() - one.mean())) > 10
+                or _likeness(one, two) < 0.85
             ):
                 continue
             sharp = np.flatnonzero(detail[at:] > 0.8 * detail[before].min())
@@ -200,32 +227,34 @@ class Motion:
 
     def _break(self, place: int) -> str:
         """Return "brightness", "cut", "jump" or ""."""
-        one, two, step = *self._shown[place - 1 : place + 1], self._steps[place]
-        before, after = self._near(place, 0.6, 5)
-        near = [*before, *after]
-        usual = _second([self._steps[each] for each in near])
-        if step < 1.5 or self._returns(place):
+        step, usual, near = self._steps[place], 0.0, self._near(place, 0.6, 5)
+        others = [each for part in near for each in part]
+        usual = _second([self._steps[each] for each in others])
+        brightens = abs(self._levels[place] - self._levels[place - 1]) >= 5
+        if step < 1.5 or (step < 1.15 * usual and not brightens) or self._returns(place):
             return ""
-        if self._brightens(place, near):
+        if brightens and self._brightens(place):
             return "brightness"
-        shared, likeness = _shared_levels(one, two), _likeness(one, two)
-        cut = max(likeness, _found(one, two)) < 0.72 or (shared < 0.82 and likeness < 0.85)
-        if step < 1.15 * usual or (cut and step < 8) or (not cut and not (before and after)):
+        one, two = self._shown[place - 1 : place + 1]
+        likeness = _likeness(one, two)
+        cut = max(likeness, _found(one, two)) < 0.69
+        cut = cut or (likeness < 0.85 and not self._shares_levels(place))
+        if step < 1.15 * usual or (cut and step < 8) or (not cut and not all(near)):
             return ""
         # How far motion that goes on is from the picture that follows, here and nearby
         wrong = min(self._surprise(place), self._surprise(place, back=True))
-        others = [self._surprise(each) for each in near if each > 1 and each != place + 1]
-        ratio = wrong / max(0.3, _second(others))
+        steady = [self._surprise(each) for each in others if each > 1 and each != place + 1]
+        ratio = wrong / max(0.3, _second(steady))
         if cut:
             return "cut" if ratio > 2 else ""
-        steady = len(others) > 3 and (ratio > 3 or (ratio > 2.2 and step > 4))
-        return "jump" if steady and self._moves_there(place, near) else ""
+        jumps = len(steady) > 3 and ratio > (2 if step > 6 else 2.3 if step > 4 else 5)
+        return "jump" if jumps and self._moves_there(place, others) else ""
 
     def _near(self, place: int, seconds: float, most: int) -> tuple[range, range]:
         """Return the places before and after one, within some seconds."""
         at, times = self._times[place], self._times
         first, last = max(1, place - most), min(len(times) - 1, place + most)
-        while first < place and at - times[first - 1] > seconds:
+        while first < place and at - times[first] > seconds:
             first += 1
         while last > place and times[last] - at > seconds:
             last -= 1
@@ -239,15 +268,17 @@ class Motion:
         back += [_difference(self._shown[each - 1], two) for each in before]
         return min(back, default=256.0) < 0.5 * self._steps[place]
 
-    def _brightens(self, place: int, near: list[int]) -> bool:
+    def _brightens(self, place: int) -> bool:
         """Return whether the whole picture changes its brightness at once."""
         one, two = (each.astype(np.float32) for each in self._shown[place - 1 : place + 1])
-        change = float((two - one).mean())
-        means = [float(self._shown[each].mean() - self._shown[each - 1].mean()) for each in near]
-        alike = float(((two - one) * change > 0).mean())
+        change = self._levels[place] - self._levels[place - 1]
+        # The brightness is even before and after, unlike in a fade that an encoder made uneven.
+        before, after = self._near(place, 0.2, 60)
+        others = [self._levels[each - 1] - self._levels[place - 1] for each in before]
+        others += [self._levels[each] - self._levels[place] for each in after]
         return (
-            abs(change) >= max(5.0, 4 * _second([abs(each) for each in means]))
-            and alike > 0.8
+            abs(change) >= 4 * max(map(abs, others), default=0.0)
+            and float(((two - one) * change > 0).mean()) > 0.8
             and _likeness(one, two) > 0.8
         )
 
@@ -264,6 +295,12 @@ class Motion:
         places = columns + flow[..., 0], rows + flow[..., 1]
         moved = cv2.remap(last, *places, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
         return _difference(moved, after)
+
+    def _shares_levels(self, place: int) -> bool:
+        """Return whether a picture has the grey levels of the one before."""
+        both = self._shown[place - 1 : place + 1]
+        levels = [np.histogram(each, 32, (0, 256))[0] for each in both]
+        return bool(np.minimum(*levels).sum() >= 0.82 * both[0].size)
 
     def _moves_there(self, place: int, near: list[int]) -> bool:
         """Return whether the change is where things move, unlike a new caption."""
@@ -301,10 +338,8 @@ def _difference(one: Grey, two: Grey) -> float:
 
 
 def _most_changed(one: Grey, two: Grey) -> float:
-    """Return the mean absolute difference of the block of 8 x 8 that differs most."""
-    change = cv2.absdiff(one, two)
-    blocks = change.shape[1] // 8, max(1, change.shape[0] // 8)
-    return float(cv2.resize(change, blocks, interpolation=cv2.INTER_AREA).max())
+    """Return the largest absolute difference of a point."""
+    return float(cv2.norm(one, two, cv2.NORM_INF))
 
 
 def _detail(picture: Grey) -> float:
@@ -318,7 +353,7 @@ def _second(values: list[float]) -> float:
 
 def _likeness(one: Grey, two: Grey) -> float:
     """Return the correlation of two pictures, 0 for an even one."""
-    small = [cv2.resize(each, (20, 12), interpolation=cv2.INTER_AREA) for each in (one, two)]
+    small = [_shrunk(each, 20, 12) for each in (one, two)]
     first, second = (each.astype(np.float32) - float(each.mean()) for each in small)
     size = float(np.linalg.norm(first) * np.linalg.norm(second))
     return float((first * second).sum()) / size if size > first.size else 0.0
@@ -333,9 +368,3 @@ def _found(one: Grey, two: Grey) -> float:
         found = cv2.matchTemplate(whole, middle, cv2.TM_CCOEFF_NORMED)
         best = max(best, float(found.max()))
     return best
-
-
-def _shared_levels(one: Grey, two: Grey) -> float:
-    """Return the part of the grey levels that two pictures share."""
-    levels = [np.histogram(each, 32, (0, 256))[0] for each in (one, two)]
-    return float(np.minimum(*levels).sum()) / one.size
