@@ -1,18 +1,16 @@
 /* Blind: pair after pair with their names hidden and their sides shuffled. A vote shows the verdict
 and counts in a tally. A cookie tells the server before it sends a word of a judge. */
-VRThinker.BLIND_KEYS = ["a", "=", "b", "x"]; // of the four buttons, in their order
-
 VRThinker.Blind = class {
   on = /(^|; )vote_first=on(;|$)/.test(document.cookie);
   shuffled = false; // video 2 stands on the left
   wanted = null; // the pair that is being opened, by its name in `?trace=`
   queue = []; // names of the next pairs
   page = 0; // of an evaluation's list, that was read last
-  tally = { judged: 0, agreed: 0, left: 0, voted: 0, ...VRThinker.stored("vrt-blind") };
+  tally = { judged: 0, agreed: 0, left: 0, voted: 0 };
 
   constructor(words) {
     this.words = words;
-    this.start = button("vrt-pill", "", () => (this.on ? this.leave() : this.begin()));
+    this.start = button("vrt-pill", "", () => this.turn(!this.on));
     this.entry = element("p", "vrt-entry", this.start, element("span", "", words.help));
     this.said = element("p", { role: "status" });
     this.nextButton = button("vrt-watch", words.next, () => this.next());
@@ -21,21 +19,12 @@ VRThinker.Blind = class {
     this.draw();
   }
 
-  begin() {
-    Object.assign(this, { queue: [], page: 0 });
-    this.turn(true);
-    this.next();
-  }
-
-  leave() {
-    this.turn(false);
-  }
-
   turn(on) {
-    this.on = on;
+    Object.assign(this, { on, queue: [], page: 0 });
     VRThinker.remember("vote_first", on ? "on" : "off");
     document.dispatchEvent(new CustomEvent("vrt:votefirst", { detail: on }));
     this.draw();
+    if (on) this.next();
   }
 
   async next() {
@@ -85,7 +74,6 @@ VRThinker.Blind = class {
     tally.left += value === (shuffled ? 2 : 1);
     tally.judged += judged !== null;
     tally.agreed += judged === value;
-    sessionStorage.setItem("vrt-blind", JSON.stringify(tally));
   }
 
   told() {
@@ -106,7 +94,7 @@ VRThinker.Blind = class {
     const { key, target, ctrlKey, metaKey, altKey } = event;
     if (!this.on || ctrlKey || metaKey || altKey || VRThinker.closer.isOpen) return;
     if (target.closest("input, textarea, select, dialog")) return;
-    const place = this.hidden ? VRThinker.BLIND_KEYS.indexOf(key.toLowerCase()) : -1;
+    const place = this.hidden ? ["a", "=", "b", "x"].indexOf(key.toLowerCase()) : -1;
     const isNext = key === "Enter" && !this.node.hidden && !target.closest("button, a, summary");
     const node = isNext ? this.nextButton : document.querySelectorAll(".vrt-sides button")[place];
     if (!node) return;

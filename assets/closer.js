@@ -137,11 +137,12 @@ VRThinker.Closer = class {
   begin(opener, moving) {
     Object.assign(this, { opener, moving });
     this.node.classList.toggle("moving", moving);
-    const keys = moving ? "Arrow keys move by a frame, Space plays and pauses."
-      : "Arrow keys change the pair.";
+    const [keys, earlier, later] = moving
+      ? ["Arrow keys move by a frame, Space plays and pauses.", "‹ Frame", "Frame ›"]
+      : ["Arrow keys change the pair.", "‹ Earlier", "Later ›"];
     say(this.hint, `${keys} A wheel, or + and −, zooms both; a drag moves them.`);
-    say(this.earlier, moving ? "‹ Frame" : "‹ Earlier");
-    say(this.later, moving ? "Frame ›" : "Later ›");
+    say(this.earlier, earlier);
+    say(this.later, later);
     this.zoom.set();
     this.node.showModal();
     this.lenses.focus({ preventScroll: true });
@@ -174,14 +175,10 @@ VRThinker.Closer = class {
 
   /** The moment in both videos while they are shown. */
   drawMoment() {
-    const { frameRates, place, playing } = this.players;
-    const told = this.players.videos().map((video, side) => {
-      const text = `Video ${side + 1} ${seconds(video?.currentTime)}`;
-      const rate = frameRates[side];
-      const frame = rate && video ? `, frame ${this.players.frameNumber(video, rate)}` : "";
-      return element("span", "", text, frame);
-    });
-    this.times.replaceChildren(...told);
+    const { place, playing } = this.players;
+    const told = (video, side) =>
+      element("span", "", `Video ${side + 1} ${seconds(video?.currentTime)}`);
+    this.times.replaceChildren(...this.players.videos().map(told));
     this.scrub.value = place;
     say(this.playButton, playing ? "❚❚" : "▶");
     this.playButton.ariaLabel = playing ? "Pause both" : "Play both";

@@ -37,9 +37,8 @@ VRThinker.Inputs = class {
 
   /** The prompt stands in the direction of its own words, the sentence in its own. */
   judged(prompt) {
-    const letters = [...prompt];
-    const beginning = `${letters.slice(0, VRThinker.MOST_QUOTED - 1).join("")}…`;
-    const quoted = letters.length > VRThinker.MOST_QUOTED ? beginning : prompt;
+    const beginning = [...prompt].slice(0, VRThinker.MOST_QUOTED).join("");
+    const quoted = beginning === prompt ? prompt : `${beginning}…`;
     const end = /[.!?]\s*$/.test(quoted) ? "”" : "”."; // its own full stop ends the sentence
     return [" This run judged the prompt “", element("bdi", "", quoted), end];
   }
@@ -289,8 +288,8 @@ VRThinker.hero = ({ clips, question, watch }, pictures, about, play) => {
     const name = element("span", "", `Video ${side + 1}`);
     return element("span", `vrt-side${side + 1}`, make("video", look), name);
   });
-  const clipsNode = element("div", "vrt-clips", sides);
-  const both = new VRThinker.Players([1, 2].map((side) => `.vrt-clips .vrt-side${side} video`));
+  const clipsNode = element("div", "vrt-hero-clips", sides);
+  const both = new VRThinker.Players([1, 2].map((side) => `.vrt-hero-clips .vrt-side${side} video`));
   const start = () => {
     for (const { firstChild: video } of sides) {
       video.onloadedmetadata = () => both.play();

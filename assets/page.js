@@ -11,10 +11,10 @@ VRThinker.Share = class {
     this.downloads = files.map(download);
     for (const each of this.downloads) each.addEventListener("click", () => this.close());
     const [save, ...others] = this.downloads;
-    this.save = save;
     this.picture = button("", "Copy picture", () => this.copyPicture());
-    // Only of safe origins, and not in each browser
-    this.tellCopies(Boolean(navigator.clipboard?.write && window.ClipboardItem));
+    // Only of safe origins, and not in each browser; else they are saved.
+    this.save = Object.assign(save, { hidden: Boolean(navigator.clipboard?.write) });
+    this.picture.hidden = !save.hidden;
     const copy = button("", "Copy link", () => this.share());
     const field = (ariaLabel) => {
       const node = make("input", { className: "vrt-link", readOnly: true, ariaLabel });
@@ -52,12 +52,6 @@ VRThinker.Share = class {
     this.close();
   }
 
-  /** Whether this browser takes pictures: else they are saved. */
-  tellCopies(canCopy) {
-    this.picture.hidden = !canCopy;
-    this.save.hidden = canCopy;
-  }
-
   async copyPicture() {
     const asked = fetch(this.save.href, { cache: "no-cache" });
     const picture = asked.then((answer) => (answer.ok ? answer.blob() : Promise.reject(answer)));
@@ -65,7 +59,7 @@ VRThinker.Share = class {
     const item = new ClipboardItem({ "image/png": picture }); // at once: a browser asks for a press
     const isCopied = await navigator.clipboard.write([item]).then(() => true, () => false);
     say(this.said, isCopied ? "Picture copied." : "It could not be copied: save it.");
-    if (!isCopied) this.tellCopies(false);
+    this.save.hidden = isCopied;
   }
 
   async share() {
@@ -245,7 +239,7 @@ VRThinker.mountRail = (root, props, watch, words, trigger) => {
   root.prepend(stills.sentence, lengths);
   document.addEventListener("vrt:trace", ({ detail }) => {
     rail.mark(detail);
-    measured.waits(Boolean(detail.recorded && !detail.over)); // a run that is played finds it by itself
+    measured.node.classList.toggle("vrt-waits", Boolean(detail.recorded && !detail.over));
     if (stills.update(detail)) players.seek(0);
   });
   document.addEventListener("vrt:light", ({ detail }) => rail.light(detail));

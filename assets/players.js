@@ -496,10 +496,6 @@ VRThinker.Measured = class {
       this.chart, element("div", { role: "status" }, this.facts));
   }
 
-  waits(waits) {
-    this.node.classList.toggle("vrt-waits", waits);
-  }
-
   /** `found`: what the server measured, null while it measures; {} if it cannot. */
   update(found) {
     const { words } = this;

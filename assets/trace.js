@@ -148,18 +148,14 @@ VRThinker.Trace = class {
   }
 };
 
-/** Each turn in short: what it saw, what its answer would be so far, and what it asks for. */
-VRThinker.steps = (turns, coming) => {
-  const pairs = ({ length }) => length > 0 && `${length} ${length === 1 ? "pair" : "pairs"}`;
-  return turns.map(({ tiles, labels = [], live }, place) => {
-    const next = turns[place + 1] ?? coming;
-    const isLast = place === turns.length - 1 && !coming;
-    const [overall] = labels;
-    const said = overall && (isLast ? "answer" : `so far: ${overall.label}`);
-    const wants = !isLast && next.tiles.length > 0 && `asks ${next.tiles.length}`;
-    return [place + 1, pairs(tiles), live ? "…" : said, wants].filter(Boolean).join(" · ");
+/** Each turn in short: what it saw, and what it asks for or answers. */
+VRThinker.steps = (turns, coming) =>
+  turns.map(({ tiles: { length }, labels = [], live }, place) => {
+    const next = (turns[place + 1] ?? coming)?.tiles.length;
+    const pairs = length > 0 && `${length} ${length === 1 ? "pair" : "pairs"}`;
+    const said = live ? "…" : next ? `asks ${next}` : labels.length > 0 && "answer";
+    return [place + 1, pairs, said].filter(Boolean).join(" · ");
   });
-};
 
 /** A verdict's nodes. Without chips, the headline says why there is none. */
 VRThinker.verdict = ({ headline, says, note, chips, caveats, outside }, turns) => [
@@ -367,29 +363,22 @@ VRThinker.MOST_LINKS = 200;
 /** Mark the sentences below `root` that name one of these frames, where the browser can. */
 VRThinker.markSentences = (root, numbers) => {
   if (!window.Highlight) return;
-  const ranges = numbers.length ? [...root.querySelectorAll(".vrt-text p")].flatMap((node) => {
+  const marked = new Highlight();
+  for (const node of numbers.length ? root.querySelectorAll(".vrt-text p") : []) {
     const texts = document.createTreeWalker(node, NodeFilter.SHOW_TEXT);
-    const places = [];
-    let length = 0;
-    while (texts.nextNode()) {
-      places.push([texts.currentNode, length]);
-      length += texts.currentNode.length;
+    let [text, begin, end] = [texts.nextNode(), 0, 0]; // of the text, and of the sentence
+    for (const sentence of node.textContent.split(VRThinker.SENTENCE)) {
+      const range = VRThinker.isNamed(sentence, numbers) && new Range();
+      if (range) range.setStart(text, end - begin);
+      for (end += sentence.length; text && begin + text.length <= end; text = texts.nextNode()) {
+        if (range) range.setEnd(text, text.length);
+        begin += text.length;
+      }
+      if (range && text && end > begin) range.setEnd(text, end - begin);
+      if (range) marked.add(range);
     }
-    const at = (offset) => places.findLast(([, begin]) => begin < offset || offset === 0);
-    let end = 0;
-    return node.textContent.split(VRThinker.SENTENCE).flatMap((sentence) => {
-      const begin = end;
-      end += sentence.length;
-      if (!VRThinker.isNamed(sentence, numbers)) return [];
-      const range = new Range();
-      const [first, from] = at(begin + 1);
-      const [last, to] = at(end);
-      range.setStart(first, begin - from);
-      range.setEnd(last, end - to);
-      return [range];
-    });
-  }) : [];
-  CSS.highlights.set("vrt-named", new Highlight(...ranges));
+  }
+  CSS.highlights.set("vrt-named", marked);
 };
 
 /** `text` as nodes: its videos have their colours, and its frame numbers lead to their frames. */

@@ -238,13 +238,12 @@ VRThinker.Ballot = class {
   /** Blind, the sides have no names: the left one may be video 2. */
   nameSides(isBlind) {
     const order = isBlind && VRThinker.blind.shuffled ? [2, 0, 1, 0] : [1, 0, 2, 0];
-    const names = ["Video 1", "No difference", "Video 2", "Both bad"];
-    const blind = ["Left", "No difference", "Right", "Both bad"];
-    const keys = VRThinker.blind?.on ? VRThinker.BLIND_KEYS : [];
+    const [left, right] = isBlind ? ["Left", "Right"] : ["Video 1", "Video 2"];
+    const names = [left, "No difference", right, "Both bad"];
+    const keys = VRThinker.blind?.on ? [..."A=BX"] : [];
     this.sides.forEach((side, place) => {
       side.overall = order[place];
-      const key = keys[place] && element("kbd", "", keys[place].toUpperCase());
-      fill(side, [isBlind, keys], () => [(isBlind ? blind : names)[place], key]);
+      fill(side, [names, keys], () => [names[place], keys[place] && element("kbd", "", keys[place])]);
     });
   }
 
@@ -303,15 +302,6 @@ VRThinker.Ballot = class {
     };
     fill(this.choice, [["", "Mark a pair"], ...left], (choices) => choices.map(option));
     fill(this.marked, marked, () => this.slots.map(chip));
-  }
-};
-
-/** What this tab of the browser has kept under a name; {} for nothing. */
-VRThinker.stored = (name) => {
-  try {
-    return JSON.parse(sessionStorage.getItem(name)) ?? {};
-  } catch {
-    return {}; // no storage is allowed here
   }
 };
 

@@ -36,16 +36,16 @@ REPLIES = (
 )
 
 REACHED = {
-    "core lines": 35_946,
-    "core tokens": 242_846,
-    "core files": 140,
-    "modules with one importer": 24,
+    "core lines": 36_604,
+    "core tokens": 248_500,
+    "core files": 143,
+    "modules with one importer": 25,
     "folders of the core": 11,
     "levels below the core": 1,
-    "test lines": 35_681,
-    "js and css lines": 4_902,
-    "js and css files": 16,
-    "README bytes": 14_493,
+    "test lines": 35_981,
+    "js and css lines": 5_400,
+    "js and css files": 17,
+    "README bytes": 14_457,
     "package READMEs, bytes": 24_952,
 }
 ROOM = 1.02

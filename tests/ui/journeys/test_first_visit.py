@@ -32,9 +32,9 @@ def test_the_first_screen_leads_from_a_sentence_over_examples_to_the_boxes(
     expect(intro).to_contain_text(re.compile(r"took [0-9.]+ to [0-9.]+ s\."))
     shown = [card for card in cards.all() if card.is_visible()]
     assert len({card.bounding_box()["y"] for card in shown}) == 2, "two lines"
-    clips = page.locator(".vrt-clips video")
+    clips = page.locator(".vrt-hero-clips video")
     page.wait_for_function(
-        "[...document.querySelectorAll('.vrt-clips video')].every((v) => v.currentTime > 0.3)"
+        "[...document.querySelectorAll('.vrt-hero-clips video')].every((v) => v.currentTime > 0.3)"
     )
     assert (
         abs(clips.first.evaluate("v => v.currentTime") - clips.last.evaluate("v => v.currentTime"))

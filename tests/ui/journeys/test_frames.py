@@ -179,7 +179,7 @@ def test_a_frame_of_one_video_the_other_order_and_a_hidden_verdict(page: Page) -
         seen = page.locator("#trace .vrt-tile img").evaluate_all(pictures)
         steps.tab(page, "Frames")
         assert page.locator("#frames .vrt-tile img").evaluate_all(pictures) == seen
-    page.evaluate("VRThinker.blind.turn(true)")
+    page.evaluate("VRThinker.remember('vote_first', 'on')")
     steps.tab(page, "Thinking")
     page.locator(".vrt-card").first.click()
     expect(page.locator(".vrt-hidden")).to_be_visible()

@@ -89,7 +89,7 @@ def test_pair_after_pair_is_voted_on_blind_by_keys_alone(page: Page, axe: str) -
 def test_vote_first_hides_a_run(page: Page, clips: Clips, axe: str, tmp_path: Path) -> None:
     """Nothing is followed while nothing can be read."""
     steps.fill(page, clips)
-    page.evaluate("VRThinker.blind.turn(true)")
+    page.evaluate("VRThinker.remember('vote_first', 'on')")
     page.locator("#go").click()
     before = page.evaluate("scrollY")
     expect(steps.turns(page)).to_have_count(2)
