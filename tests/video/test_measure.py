@@ -20,10 +20,14 @@ from vrthinker_core.video import DecoderPool
 FILM = Path(__file__).parents[2] / "assets/examples/real-1-a-film-and-its-copy/first.mp4"
 SEEN = {
     "first.mp4": ["freeze 0.7", "blur 3.4"],
+    "av_colors-animated-alpha.avif": ["cut 0.3", "cut 0.7"],
     "ax_bbb_800x640_768kbps_30fps_avc_pyramid_3b.mp4": ["cut 0.2"],
     "ax_edit_list_positive_shift.mp4": ["freeze 0.0"],
     "ax_roadtrip-vp92-10bit.webm": ["cut 1.8", "cut 2.9"],
     "ax_sample_h263.ts": ["freeze 0.0"],
+    "ax_sample_android_slow_motion.mp4": ["freeze 0.0"],
+    "ax_silent-black-10s.mp4": ["freeze 0.0"],
+    "mp_-video-with-dash-.mp4": ["cut 1.0", "cut 2.0", "cut 3.0", "cut 4.0"],
     "sk_bikes.mp4": ["cut 1.2", "cut 3.0", "cut 5.5", "cut 7.5", "cut 9.7"],
     "tc_nasa_13013.mp4": ["cut 8.0"],
 }

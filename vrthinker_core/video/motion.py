@@ -44,6 +44,7 @@ def measure_clip(source: VideoSource) -> tuple[Header, bytes]:
     timeline, stats = read_timeline(source, lambda _: None), DecodeStats()
     pictures: list[Grey] = []
     details: list[Grey] = []
+    keys: list[bool] = []
     full, late, tick = False, 0, float(source.time_base)
     for decoded in read_all(source, stats):
         frame = decoded.frame
@@ -52,6 +53,7 @@ def measure_clip(source: VideoSource) -> tuple[Header, bytes]:
             first, full = frame.pts or 0, frame.color_range == 2
         seconds = ((frame.pts or 0) - first) * tick
         pictures.append(_luma(frame, *size))
+        keys.append(frame.key_frame)
         if len(details) < len(_MOMENTS) and seconds >= _MOMENTS[len(details)]:
             details.append(_luma(frame, *detail_size))
         del frame
@@ -61,7 +63,7 @@ def measure_clip(source: VideoSource) -> tuple[Header, bytes]:
     if not pictures:
         raise no_frame_error(source, timeline.stored)
     times = timeline.frame_times(stats.pts, source)
-    motion = Motion(pictures, np.append(times.starts, times.seconds))
+    motion = Motion(pictures, keys, np.append(times.starts, times.seconds))
     shown = _telling(motion.differences)
     header = {
         "seconds": times.seconds,
@@ -111,12 +113,12 @@ def _shrunk(pixels: Any, columns: int, rows: int) -> Any:
 class Motion:
     """Differences and events of the pictures of a clip."""
 
-    def __init__(self, pictures: list[Grey], edges: NDArray[np.float64]) -> None:
-        """Take pictures, the seconds at which each begins, and the last one's end."""
-        self._pictures, self._edges = pictures, edges
+    def __init__(self, pictures: list[Grey], keys: list[bool], edges: NDArray[np.float64]) -> None:
+        """Take pictures, which are key frames, when each begins, and the last one's end."""
+        self._pictures, self._keys, self._edges = pictures, keys, edges
         self.differences = _changes(pictures)
         # At a quarter of the size, changes of quality vanish and those of content stay.
-        rows = max(8, pictures[0].shape[0] // 4)
+        rows = max(16, pictures[0].shape[0] // 4)  # OpenCV's flow crashes with fewer rows
         self._coarse = [_shrunk(each, 40, rows) for each in pictures]
         # Places count the pictures that do not repeat the one before, as those of slow motion do.
         self._fresh = _fresh(_changes(self._coarse))
@@ -167,9 +169,10 @@ class Motion:
             renewed = first > 0 and same(pictures[first - 1], pictures[first])
             joined = renewed and (quiet[first - 1] or quiet[min(first + 1, last)])
             runs.append((runs.pop()[0] if joined else first, last))
-        first_of_all = self._pictures[0]
-        if 1 < len(pictures) == len(self._coarse) and all(
-            _most_changed(first_of_all, each) <= 10 and _difference(first_of_all, each) < 0.3
+        one = self._pictures[0]
+        whole = 1 < len(pictures) == len(self._coarse) and edges[-1] >= 0.3
+        if whole and all(
+            _most_changed(one, each) <= 10 and _difference(one, each) < 0.3
             for each in self._pictures
         ):
             yield Event("freeze", 0.0, float(edges[-1]))
@@ -187,12 +190,13 @@ class Motion:
                 or 6 * int(loud[steps].sum()) >= end - start
             ):
                 continue
-            around = changes[max(1, start - 2) : start + 1], changes[end : end + 3]
-            sudden = [float(part.max()) >= 0.25 * usual for part in around if len(part)]
+            moves = changes >= 0.25 * usual
+            sudden = start < 3 or moves[start - 2 : start + 1].any()
+            sudden = sudden and (end > len(moves) - 3 or moves[end : end + 3].any())
             inside = begin + start > 0 and begin + end < len(self._pictures)
             least = max(0.35 if inside else 0.6, 3 * hold)
             even = self._coarse[begin + start].std() < 4  # black, for example
-            if all(sudden) and not even and edges[end] - edges[start] >= least:
+            if sudden and not even and edges[end] - edges[start] >= least:
                 yield Event("freeze", float(edges[start]), float(edges[end]))
 
     def _blurs(self) -> Iterator[Event]:
@@ -247,7 +251,10 @@ class Motion:
         ratio = wrong / max(0.3, _second(steady))
         if cut:
             return "cut" if ratio > 2 else ""
-        jumps = len(steady) > 3 and ratio > (2 if step > 6 else 2.3 if step > 4 else 5)
+        least = 2 if step > 6 else 2.3 if step > 4 else 5
+        if self._keys[self._fresh[place]] and 2 * sum(self._keys) < len(self._keys):
+            least += 1  # A key frame is of another quality
+        jumps = len(steady) > 3 and ratio > least
         return "jump" if jumps and self._moves_there(place, others) else ""
 
     def _near(self, place: int, seconds: float, most: int) -> tuple[range, range]:
