@@ -13,7 +13,7 @@ VRThinker.Share = class {
     const [save, ...others] = this.downloads;
     this.picture = button("", "Copy picture", () => this.copyPicture());
     // Only of safe origins, and not in each browser; else they are saved.
-    this.save = Object.assign(save, { hidden: Boolean(navigator.clipboard?.write) });
+    this.save = Object.assign(save, { hidden: Boolean(navigator.clipboard?.write && window.ClipboardItem) });
     this.picture.hidden = !save.hidden;
     const copy = button("", "Copy link", () => this.share());
     const field = (ariaLabel) => {

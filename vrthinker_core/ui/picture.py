@@ -100,7 +100,7 @@ def _faces(text: str, size: int, bold: bool) -> list[tuple[Font, float]]:
     return faces if can_shape or not is_shaped else []
 
 
-class Text:
+class Lettering:
     """A text in one size and colour."""
 
     def __init__(self, text: str, size: int, colour: str, bold: bool = False) -> None:
@@ -181,20 +181,20 @@ def _frame(started: Started, frame: Thumbnail, videos: VideosAtHand) -> tuple[Im
     return picture, shape[0] / shape[1]
 
 
-def _verdict(view: RunView, theme: Theme, column: int, most: int) -> list[Text]:
+def _verdict(view: RunView, theme: Theme, column: int, most: int) -> list[Lettering]:
     """Return the outcome, as large as `most` lines allow, and who says it in which orders."""
     told = view.answer() or {"headline": words.NEVER_ENDED, "says": "", "note": ""}
     outcome, note = told["headline"], told["note"]
     if view.outside_scope:
         outcome, note = DEMO_RUN, view.headline
     for size in (46, 40, 35, 30):
-        large = Text(outcome, size, theme.ink, bold=True)
+        large = Lettering(outcome, size, theme.ink, bold=True)
         if len(large.lines(column)) <= most:
             break
     parts = [part for part in (told["says"], note) if part]
     parts = [" · ".join(parts)] if most == 1 else parts
     looks = [theme.accent if SAME_IN_BOTH in part else theme.faint for part in parts]
-    return [large, *(Text(part, 20, look) for part, look in zip(parts, looks, strict=True))]
+    return [large, *(Lettering(part, 20, look) for part, look in zip(parts, looks, strict=True))]
 
 
 class Layout(NamedTuple):
@@ -220,7 +220,7 @@ def _layout(ratios: list[float], chips: int) -> Layout:
 
 def _write(image: Image.Image, view: RunView, prompt: str, theme: Theme, place: Layout) -> int:
     """Write name, prompt and verdict; return where they end."""
-    brand, y, width = Text(words.TITLE, 20, theme.accent, bold=True), MARGIN - 10, place.column
+    brand, y, width = Lettering(words.TITLE, 20, theme.accent, bold=True), MARGIN - 10, place.column
     if place.is_beside:
         y = brand.write(image, MARGIN, y, width) + 14
     else:
@@ -229,7 +229,7 @@ def _write(image: Image.Image, view: RunView, prompt: str, theme: Theme, place: 
     verdict = _verdict(view, theme, place.column, 2 if place.is_beside else 1)
     needs = sum(len(text.lines(place.column)) * round(text.size * LINE) for text in verdict)
     prompt = " ".join(UNRULY.sub("", encodable(prompt[:2000])).split())
-    quoted = Text(f"“{shortened(prompt, MAX_PROMPT)}”", 24, theme.faint)
+    quoted = Lettering(f"“{shortened(prompt, MAX_PROMPT)}”", 24, theme.faint)
     if prompt and quoted.is_whole:
         left = (place.floor - y - needs - 2 * GAP) // round(24 * LINE)
         y = quoted.write(image, MARGIN, y, width, max(1, left) if place.is_beside else 2) + 12
@@ -263,7 +263,7 @@ def draw(trace: Trace, videos: VideosAtHand = (None, None), dark: bool = False) 
         is_barred = trace.started.settings.fit == "letterbox"  # bars go
         shaped = ImageOps.fit(picture, size) if is_barred else picture.resize(size)
         _panel(image, (x, y), shaped)
-        name = Text(words.VIDEO.format(side), 18, colour, bold=side == winner)
+        name = Lettering(words.VIDEO.format(side), 18, colour, bold=side == winner)
         name.write(image, x, y + size[1] + 5, half)
         x += (wide if place.is_beside else half) + GAP
     wide = (place.column + GAP) // place.columns - GAP
@@ -271,6 +271,6 @@ def draw(trace: Trace, videos: VideosAtHand = (None, None), dark: bool = False) 
         x = MARGIN + number % place.columns * (wide + GAP)
         y = place.floor + GAP + number // place.columns * (CHIP + GAP)
         _panel(image, (x, y), Image.new("RGB", (wide, CHIP), theme.well))
-        Text(row["name"], 17, theme.faint).write(image, x + 18, y + 4, wide)
-        Text(row["label"], 22, theme.ink, bold=True).write(image, x + 18, y + 27, wide)
+        Lettering(row["name"], 17, theme.faint).write(image, x + 18, y + 4, wide)
+        Lettering(row["label"], 22, theme.ink, bold=True).write(image, x + 18, y + 27, wide)
     return image

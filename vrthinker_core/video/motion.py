@@ -28,7 +28,7 @@ _EVENTS = 100  # that are told at most
 _MOMENTS = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0)  # seconds of the pictures for sharpness
 
 
-class Event(NamedTuple):
+class MotionEvent(NamedTuple):
     """Something certain about a clip, in seconds from its first frame."""
 
     kind: str  # of `measure.Kind`
@@ -128,7 +128,7 @@ class Motion:
         self._levels = [cv2.mean(picture)[0] for picture in self._shown]
         self._flow: Any = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_ULTRAFAST)
 
-    def events(self) -> Iterator[Event]:
+    def events(self) -> Iterator[MotionEvent]:
         """Yield everything that is certain."""
         breaks = [
             (self._break(each), self._times[each], each) for each in range(1, len(self._shown))
@@ -144,9 +144,9 @@ class Motion:
             # After a freeze the motion may go on far away.
             far = kind == "jump" or (kind == "cut" and self._shares_levels(place))
             if kind and not (far and _close(at, ends)):
-                yield Event(kind, at, at)
+                yield MotionEvent(kind, at, at)
 
-    def _freezes(self, begin: int, after: int) -> Iterator[Event]:
+    def _freezes(self, begin: int, after: int) -> Iterator[MotionEvent]:
         """Yield stretches of equal pictures in a shot, far longer than its usual ones."""
         pictures, edges = self._coarse[begin:after], self._edges[begin : after + 1]
         changes = self.differences[begin:after].copy()
@@ -175,7 +175,7 @@ class Motion:
             _most_changed(one, each) <= 10 and _difference(one, each) < 0.3
             for each in self._pictures
         ):
-            yield Event("freeze", 0.0, float(edges[-1]))
+            yield MotionEvent("freeze", 0.0, float(edges[-1]))
             return
         hold = statistics.median(edges[last + 1] - edges[first] for first, last in runs)
         for first, last in runs if usual > 0.15 else ():
@@ -197,9 +197,9 @@ class Motion:
             least = max(0.35 if inside else 0.6, 3 * hold)
             even = self._coarse[begin + start].std() < 4  # black, for example
             if sudden and not even and edges[end] - edges[start] >= least:
-                yield Event("freeze", float(edges[start]), float(edges[end]))
+                yield MotionEvent("freeze", float(edges[start]), float(edges[end]))
 
-    def _blurs(self) -> Iterator[Event]:
+    def _blurs(self) -> Iterator[MotionEvent]:
         """Yield stretches that begin with a sudden loss of fine detail."""
         pictures, edges = self._pictures, self._edges
         detail = np.array([_detail(picture) for picture in pictures])
@@ -227,7 +227,7 @@ class Motion:
                 continue
             sharp = np.flatnonzero(detail[at:] > 0.8 * detail[before].min())
             until = float(edges[at + sharp[0]] if len(sharp) else edges[-1])
-            yield Event("blur", float(edges[at]), until)
+            yield MotionEvent("blur", float(edges[at]), until)
 
     def _break(self, place: int) -> str:
         """Return "brightness", "cut", "jump" or ""."""
