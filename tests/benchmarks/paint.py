@@ -29,8 +29,7 @@ window.shifts = [];
 new PerformanceObserver((list) => shifts.push(...list.getEntries())).observe({ type: "layout-shift", buffered: true });
 const isSeen = (part) => document.querySelector(part)?.checkVisibility({ visibilityProperty: true });
 const isUsable = () => [".vrt-card", "#first button", "#second button"].every(isSeen);
-const look = () => (isUsable() ? (window.usable = performance.now() / 1000) : requestAnimationFrame(look));
-look();
+(function look() { isUsable() ? (window.usable = performance.now() / 1000) : requestAnimationFrame(look); })();
 """
 
 
