@@ -21,6 +21,7 @@ VRThinker.Blind = class {
 
   turn(on) {
     Object.assign(this, { on, queue: [], page: 0 });
+    this.nextButton.hidden = false;
     VRThinker.remember("vote_first", on ? "on" : "off");
     document.dispatchEvent(new CustomEvent("vrt:votefirst", { detail: on }));
     this.draw();
@@ -30,8 +31,9 @@ VRThinker.Blind = class {
   async next() {
     if (!this.queue.length) this.queue = await this.more();
     this.wanted = this.queue.shift() ?? null;
-    if (this.wanted) VRThinker.address.choose(`trace=${this.wanted}`);
-    else say(this.said, `${this.words.last} ${this.told()}`);
+    if (this.wanted) return VRThinker.address.choose(`trace=${this.wanted}`);
+    this.nextButton.hidden = true;
+    say(this.said, `${this.words.last} ${this.told()}`);
   }
 
   /** Names of further pairs: an evaluation's by its rows, else those of the test scenes. */
@@ -65,10 +67,11 @@ VRThinker.Blind = class {
     this.draw();
   }
 
-  count({ rows }, verdict) {
+  count({ rows, note }, verdict) {
     const { tally, shuffled } = this;
     const { value } = rows.find(({ dimension }) => dimension === "OA");
-    const judged = verdict?.says ? verdict.chips[0]?.value ?? null : null;
+    const isJudged = verdict?.says && note !== VRThinker.BOTH_BAD;
+    const judged = isJudged ? verdict.chips[0]?.value ?? null : null;
     this.counted = true;
     tally.voted += 1;
     tally.left += value === (shuffled ? 2 : 1);

@@ -401,8 +401,12 @@ VRThinker.PARTS = ["#first button", "#second button", "#go", "#prompt textarea",
   "#settings button", "#examples .vrt-examples", "#trace .vrt"];
 VRThinker.uncover = (cover) => {
   const isThere = VRThinker.PARTS.every((part) => document.querySelector(part));
-  if (isThere && !VRThinker.address.asked) cover?.remove();
-  else requestAnimationFrame(() => VRThinker.uncover(cover));
+  if (!isThere || VRThinker.address.asked) {
+    requestAnimationFrame(() => VRThinker.uncover(cover));
+  } else {
+    cover.hidden = true;
+    setTimeout(() => cover.remove(), 200); // else Gradio's transitions would show parts later
+  }
 };
 
 VRThinker.pointerFocus = new VRThinker.PointerFocus();

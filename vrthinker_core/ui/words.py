@@ -108,7 +108,7 @@ MEASURED = {
     "name": "Measured",
     "help": "How much each frame differs from the one before. Nobody judges here.",
     "waits": "Measuring both videos.",
-    "nothing": "No freeze, jump, cut or step of brightness was found.",
+    "nothing": "Nothing here is certain enough to be said.",
 }
 BLIND_MODE = {
     "begin": "Vote blind",
