@@ -7,7 +7,6 @@ VRThinker.Blind = class {
   queue = []; // names of the next pairs
   page = 0; // of an evaluation's list, that was read last
   tally = { judged: 0, agreed: 0, left: 0, voted: 0 };
-
   constructor(words) {
     this.words = words;
     this.start = button("vrt-pill", "", () => this.turn(!this.on));
@@ -33,7 +32,7 @@ VRThinker.Blind = class {
     this.wanted = this.queue.shift() ?? null;
     if (this.wanted) return VRThinker.address.choose(`trace=${this.wanted}`);
     this.nextButton.hidden = true;
-    say(this.said, `${this.words.last} ${this.told()}`);
+    this.draw(this.words.last);
   }
 
   /** Names of further pairs: an evaluation's by its rows, else those of the test scenes. */
@@ -79,18 +78,15 @@ VRThinker.Blind = class {
     tally.agreed += judged === value;
   }
 
-  told() {
+  draw(last = "") {
+    const { on, words } = this;
     const { judged, agreed, left, voted } = this.tally;
     const times = left === 1 ? "once" : `${left} times`;
-    return voted ? `You and the judge agree on ${agreed} of ${judged}; you took the left one ${times}.` : "";
-  }
-
-  draw() {
-    const { on, words } = this;
+    const told = `You and the judge agree on ${agreed} of ${judged}; you took the left one ${times}.`;
     this.start.ariaPressed = on;
     say(this.start, on ? words.leave : words.begin);
     this.node.hidden = !on || this.hidden || !this.run;
-    say(this.said, this.told());
+    say(this.said, voted ? `${last} ${told}`.trim() : last);
   }
 
   onKey(event) {

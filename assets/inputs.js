@@ -290,58 +290,39 @@ VRThinker.hero = ({ clips, question, watch }, pictures, about, play) => {
   });
   const clipsNode = element("div", "vrt-hero-clips", sides);
   const both = new VRThinker.Players([1, 2].map((side) => `.vrt-hero-clips .vrt-side${side} video`));
-  const start = () => {
-    for (const { firstChild: video } of sides) {
-      video.onloadedmetadata = () => both.play();
-      video.preload = "auto";
-    }
-    both.play();
+  let held = VRThinker.isCalm();
+  let seen = false;
+  const move = () => {
+    const plays = !held && seen && !document.querySelector("#players video");
+    for (const { firstChild: video } of plays ? sides : []) video.preload = "auto";
+    if (!plays) both.pause();
+    else if (!both.playing || both.shown.some(({ paused }) => paused)) both.play();
+    say(hold, held ? "▶" : "❚❚");
+    hold.ariaLabel = `${held ? "Play" : "Pause"} both clips`;
   };
-  const hold = VRThinker.hold(clipsNode, "both clips", start, () => both.pause());
+  const hold = button("vrt-hold", null, () => {
+    held = !held;
+    move();
+  });
+  const look = ([{ isIntersecting }]) => {
+    seen = isIntersecting;
+    move();
+  };
+  // After a second also a slow line has brought what a page needs first.
+  setTimeout(() => new IntersectionObserver(look).observe(clipsNode), 1000);
+  document.addEventListener("loadedmetadata", move, true); // of these clips, or in the players
+  move();
   clipsNode.append(hold);
   clipsNode.addEventListener("click", ({ target }) => target === hold || play());
   const text = [element("p", "vrt-question", question), button("vrt-watch", watch, play)];
   return element("div", "vrt-hero", clipsNode, element("div", "", text, element("p", "", about)));
 };
 
-/* What a page without a run shows: how it goes, what it costs, and a recording of a run. */
-VRThinker.intro = ({ steps, facts: [onServer, onOwnMachine], loop }) => {
+/* What a page without a run shows: how it goes, and what it costs. */
+VRThinker.intro = ({ steps, facts: [onServer, onOwnMachine] }) => {
   const isOwn = ["localhost", "127.0.0.1", "[::1]"].includes(location.hostname);
-  const text = element("div", "",
+  const section = { class: "vrt-intro", "aria-label": "How it works" };
+  return element("section", section,
     element("ol", "vrt-steps", steps.map((step) => element("li", "", step))),
     element("p", "vrt-costs", isOwn ? onOwnMachine : onServer));
-  const section = { class: "vrt-intro", "aria-label": "How it works" };
-  return element("section", section, text, VRThinker.recording(loop));
-};
-
-VRThinker.recording = ({ folder, label }) => {
-  const src = `${folder}/${document.body.classList.contains("dark") ? "dark" : "light"}.mp4`;
-  const loop = { muted: true, loop: true, playsInline: true, ariaLabel: label };
-  const video = make("video", { ...loop, preload: VRThinker.isCalm() ? "auto" : "none", src });
-  if (VRThinker.isCalm()) video.currentTime = 1e6; // its end: the verdict
-  const play = () => video.play().catch(() => {});
-  const hold = VRThinker.hold(video, "the recording", play, () => video.pause());
-  return element("figure", "vrt-loop", video, hold);
-};
-
-VRThinker.STANDS = 1000; // ms after which a page has what it needs first, also by a slow line
-
-/** A button that holds what moves without end. It moves in sight while no other video is here,
- * unless the person asked for less motion. */
-VRThinker.hold = (node, name, play, pause) => {
-  let held = VRThinker.isCalm();
-  let seen = false;
-  const move = (change) => {
-    change?.();
-    if (held || !seen || document.querySelector("#players video")) pause();
-    else if (change) play();
-    say(hold, held ? "▶" : "❚❚");
-    hold.ariaLabel = `${held ? "Play" : "Pause"} ${name}`;
-  };
-  const hold = button("vrt-hold", null, () => move(() => (held = !held)));
-  const look = ([{ isIntersecting }]) => move(() => (seen = isIntersecting));
-  setTimeout(() => new IntersectionObserver(look).observe(node), VRThinker.STANDS);
-  document.addEventListener("loadedmetadata", () => move(), true);
-  move();
-  return hold;
 };

@@ -416,5 +416,5 @@ VRThinker.faults = new VRThinker.Faults();
 VRThinker.stopBar = new VRThinker.StopBar();
 VRThinker.closer = new VRThinker.Closer();
 VRThinker.uploads = new VRThinker.Uploads();
-VRThinker.uncover(document.getElementById("first-paint"));
+document.querySelectorAll("#first-paint").forEach(VRThinker.uncover);
 document.addEventListener("click", (event) => VRThinker.buttons?.onClick(event), true);

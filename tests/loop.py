@@ -1,7 +1,6 @@
 """python -m tests.loop [--out assets/intro]
 
-Recordings of stored examples, played by the page's own scripts: light.mp4 and dark.mp4 of the
-scripted one for the empty page, light.gif of a run of the demo judge for the README.
+The recording of a run of the demo judge for the README, played by the page's own scripts: light.gif.
 """
 
 from __future__ import annotations
@@ -10,12 +9,10 @@ import argparse
 import io
 import json
 from collections.abc import Iterable, Iterator
-from fractions import Fraction
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-import av
 from PIL import Image
 
 from tests.support.browser import started
@@ -28,7 +25,7 @@ from vrthinker_core.ui.view import RunView, inline_image
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-SCRIPTED, REAL = "real-1-a-film-and-its-copy", "think-1-what-four-frames-do-not-show"
+EXAMPLE = EXAMPLES / "think-1-what-four-frames-do-not-show"
 WIDTH, HEIGHT = 640, 400
 RATE = 6  # pictures a second
 COLOURS = 96  # of a GIF
@@ -52,20 +49,16 @@ def main() -> None:
     out: Path = parser.parse_args().out
     out.mkdir(parents=True, exist_ok=True)
     with started() as chromium:
-        for scheme in ("light", "dark"):
-            write_video(out / f"{scheme}.mp4", pictures(chromium, scheme, SCRIPTED))
-        write_gif(out / "light.gif", [*pictures(chromium, "light", REAL)])
+        write_gif(out / "light.gif", [*pictures(chromium)])
     for path in sorted(out.iterdir()):
         print(path, path.stat().st_size)
 
 
-def pictures(
-    chromium: Browser, scheme: Literal["light", "dark"], name: str
-) -> Iterator[tuple[bytes, int]]:
+def pictures(chromium: Browser) -> Iterator[tuple[bytes, int]]:
     """PNGs and for how many pictures each stands: the newest words, and at the end the verdict."""
-    view = RunView(load(EXAMPLES / name / "trace.json")).page(inline_image)
+    view = RunView(load(EXAMPLE / "trace.json")).page(inline_image)
     size = {"width": WIDTH, "height": HEIGHT}
-    context = chromium.new_context(viewport=size, color_scheme=scheme)
+    context = chromium.new_context(viewport=size, color_scheme="light")
     page: Page = context.new_page()
     page.set_content(PAGE.format(style=joined("run.css"), script=joined(*VIEW, "live.js")))
     page.evaluate(
@@ -87,20 +80,6 @@ def write_gif(path: Path, shots: Iterable[tuple[bytes, int]]) -> None:
     images[0].save(
         path, save_all=True, append_images=images[1:], duration=times, loop=0, optimize=True
     )
-
-
-def write_video(path: Path, shots: Iterable[tuple[bytes, int]]) -> None:
-    """H.264 that every browser plays, without sound."""
-    with av.open(str(path), "w", options={"movflags": "faststart"}) as container:
-        stream = container.add_stream(
-            "libx264", rate=Fraction(RATE), options={"preset": "slow", "crf": "26", "g": "600"}
-        )
-        stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, "yuv420p"
-        for png, held in shots:
-            frame = av.VideoFrame.from_image(Image.open(io.BytesIO(png)).convert("RGB"))
-            for _ in range(held):
-                container.mux(stream.encode(frame.reformat()))
-        container.mux(stream.encode())
 
 
 if __name__ == "__main__":

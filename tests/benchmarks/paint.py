@@ -28,14 +28,8 @@ WATCH = """
 window.shifts = [];
 new PerformanceObserver((list) => shifts.push(...list.getEntries())).observe({ type: "layout-shift", buffered: true });
 const isSeen = (part) => document.querySelector(part)?.checkVisibility({ visibilityProperty: true });
-<<<<<<< HEAD
 const isUsable = () => [".vrt-examples", "#first label", "#second label"].every(isSeen);
-const look = () => (isUsable() ? (window.usable = performance.now() / 1000) : requestAnimationFrame(look));
-look();
-=======
-const isUsable = () => [".vrt-card", "#first button", "#second button"].every(isSeen);
 (function look() { isUsable() ? (window.usable = performance.now() / 1000) : requestAnimationFrame(look); })();
->>>>>>> paint
 """
 
 

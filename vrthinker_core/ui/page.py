@@ -152,7 +152,6 @@ class Page:
             Middleware(routes.LinkPreviewMiddleware, self._routes, root, early_links(kinds)),
         ]
         served = [
-            Mount("/intro", StaticFiles(directory=ASSETS / "intro")),
             Mount("/examples", StaticFiles(directory=services.examples.folder)),
             Mount(f"/{THUMBNAILS_URL}", StaticFiles(directory=services.sessions.thumbnail_root)),
             *self._routes.routes(),

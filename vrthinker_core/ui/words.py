@@ -101,7 +101,6 @@ INTRODUCTION: Mapping[str, Any] = {
         "Write the prompt and press Compare.",
         "Read along: its frames, its thoughts, its verdict. A click on any frame shows it in both videos.",
     ],
-    "loop": {"folder": "intro", "label": "A recording of the scripted example, without sound"},
 }
 # The strip under the rail, which tells what is certain of both videos without any judge
 MEASURED = {
