@@ -6,6 +6,7 @@ like it: encoders, noise, repeated frames, flashes, fades and fast motion must n
 
 import statistics
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import cv2
@@ -15,7 +16,6 @@ from numpy.typing import NDArray
 
 from vrthinker_core.video.container import VideoSource
 from vrthinker_core.video.decode import DecodeStats, no_frame_error, read_all
-from vrthinker_core.video.health import equal_runs
 from vrthinker_core.video.process import Header
 from vrthinker_core.video.timeline import read_timeline
 
@@ -95,6 +95,8 @@ def _luma(frame: VideoFrame, columns: int, rows: int) -> Grey:
         return np.asarray(small.to_ndarray())
     pixels: Any = np.frombuffer(plane, np.uint8 if bits == 8 else np.uint16)
     pixels = pixels.reshape(plane.height, -1)[:, : plane.width]
+    if plane.height >= 5 * rows:  # Half of the rows are enough
+        pixels = pixels[::2]
     shrunk = _shrunk(pixels, columns, rows)
     return np.asarray(shrunk if bits == 8 else shrunk >> (bits - 8), np.uint8)
 
@@ -115,7 +117,8 @@ class Motion:
 
     def __init__(self, pictures: list[Grey], keys: list[bool], edges: NDArray[np.float64]) -> None:
         """Take pictures, which are key frames, when each begins, and the last one's end."""
-        self._pictures, self._keys, self._edges = pictures, keys, edges
+        self._pictures, self._edges = pictures, edges
+        self._keys = np.array(keys) & (2 * sum(keys) < len(keys))  # Else all are
         self.differences = _changes(pictures)
         # At a quarter of the size, changes of quality vanish and those of content stay.
         rows = max(16, pictures[0].shape[0] // 4)  # OpenCV's flow crashes with fewer rows
@@ -130,11 +133,18 @@ class Motion:
 
     def events(self) -> Iterator[Event]:
         """Yield everything that is certain."""
-        breaks = [
-            (self._break(each), self._times[each], each) for each in range(1, len(self._shown))
-        ]
+        pictures = self._pictures
+        if all(
+            _most_changed(pictures[0], each) <= 10 and _difference(pictures[0], each) < 0.3
+            for each in pictures
+        ):
+            if len(pictures) > 1 and self._edges[-1] >= 0.3:
+                yield Event("freeze", 0.0, float(self._edges[-1]))
+            return
+        places = range(1, len(self._shown))
+        breaks = [(self._break(each), self._times[each], each) for each in places]
         cuts = [self._fresh[place] for kind, _, place in breaks if kind == "cut"]
-        shots = zip([0, *cuts], [*cuts, len(self._pictures)], strict=True)
+        shots = pairwise([0, *cuts, len(pictures)])
         freezes = [freeze for shot in shots for freeze in self._freezes(*shot)]
         others = [at for kind, at, _ in breaks if kind in ("brightness", "cut")]
         blurs = [each for each in self._blurs() if not _close(each.start, others)]
@@ -148,86 +158,51 @@ class Motion:
 
     def _freezes(self, begin: int, after: int) -> Iterator[Event]:
         """Yield stretches of equal pictures in a shot, far longer than its usual ones."""
-        pictures, edges = self._coarse[begin:after], self._edges[begin : after + 1]
-        changes = self.differences[begin:after].copy()
-        changes[0] = 0.0
-        lag = max(1, int(np.searchsorted(edges, edges[0] + 0.4)))
-        starts = range(0, len(pictures) - lag, max(1, len(pictures) // 100))
-        moved = [_most_changed(pictures[at], pictures[at + lag]) for at in starts]
-        most = min(14.0, max(2.0, 0.2 * statistics.median(moved or [0.0])))
-
-        def same(one: Grey, two: Grey) -> bool:
-            return _most_changed(one, two) <= most
-
-        usual = statistics.median(
-            [changes[at - begin] for at in self._fresh if begin < at < after] or [0.0]
-        )
-        quiet, loud = changes <= 0.08 * usual, changes > 0.5 * usual
+        changes, edges = self.differences[begin:after], self._edges[begin : after + 1]
+        fresh = [at - begin for at in self._fresh if begin < at < after]
+        usual = statistics.median(changes[fresh]) if fresh else 0.0
+        hold = statistics.median(np.diff(edges[[0, *fresh]])) if fresh else 0.0
+        moves = np.flatnonzero(changes[1:] > 0.25 * usual) + 1
         runs: list[tuple[int, int]] = []
-        for first, last in equal_runs(pictures, same):
-            # A key frame renews the same picture.
-            renewed = first > 0 and same(pictures[first - 1], pictures[first])
-            joined = renewed and (quiet[first - 1] or quiet[min(first + 1, last)])
-            runs.append((runs.pop()[0] if joined else first, last))
-        one = self._pictures[0]
-        whole = 1 < len(pictures) == len(self._coarse) and edges[-1] >= 0.3
-        if whole and all(
-            _most_changed(one, each) <= 10 and _difference(one, each) < 0.3
-            for each in self._pictures
-        ):
-            yield Event("freeze", 0.0, float(edges[-1]))
-            return
-        hold = statistics.median(edges[last + 1] - edges[first] for first, last in runs)
-        for first, last in runs if usual > 0.15 else ():
-            if edges[last + 1] - edges[first] < 0.35:
+        for start, end in pairwise([0, *moves.tolist(), len(changes)]):
+            if end - start < 4 and edges[end] - edges[start] < 0.35:
                 continue
-            still = first + np.flatnonzero(quiet[first + 1 : last + 1])
-            # Motion that slows down is no part of a freeze, which begins and ends at once.
-            start, end = (int(still[0]), int(still[-1]) + 2) if len(still) else (first, last + 1)
-            steps = slice(start + 1, end)
-            if end - start > 1 and (
-                statistics.median(changes[steps]) > 0.03 * usual
-                or 6 * int(loud[steps].sum()) >= end - start
-            ):
+            pair = [self._coarse[begin + at] for at in (runs[-1][1] - 1 if runs else start, start)]
+            # An encoder renews the same picture, in one step or two.
+            if runs and start < runs[-1][1] + 3 and _difference(*pair) < 0.5 * usual:
+                start = runs.pop()[0]
+            runs.append((start, end))
+        for start, end in runs:
+            one, two = self._coarse[begin + start], self._coarse[begin + end - 1]
+            inside = begin + start > 2 and begin + end < len(self._coarse) - 2
+            if edges[end] - edges[start] < max(0.35 if inside else 0.6, 3 * hold):
                 continue
-            moves = changes >= 0.25 * usual
-            sudden = start < 3 or moves[start - 2 : start + 1].any()
-            sudden = sudden and (end > len(moves) - 3 or moves[end : end + 3].any())
-            inside = begin + start > 0 and begin + end < len(self._pictures)
-            least = max(0.35 if inside else 0.6, 3 * hold)
-            even = self._coarse[begin + start].std() < 4  # black, for example
-            if sudden and not even and edges[end] - edges[start] >= least:
+            steps = changes[start + 1 : end] if end > start + 1 else np.zeros(1)
+            # Motion that slows down or begins slowly is no freeze, nor is a black screen.
+            sudden = max(steps[:3].min(), steps[-3:].min()) <= 0.1 * usual
+            still = sudden and statistics.median(steps) <= 0.03 * usual
+            still = still and 6 * int((steps > 0.5 * usual).sum()) <= len(steps)
+            if still and usual > 0.15 and one.std() > 4 and _difference(one, two) < 0.6 * usual:
                 yield Event("freeze", float(edges[start]), float(edges[end]))
 
     def _blurs(self) -> Iterator[Event]:
         """Yield stretches that begin with a sudden loss of fine detail."""
-        pictures, edges = self._pictures, self._edges
-        detail = np.array([_detail(picture) for picture in pictures])
-        until = 0.0
-        for at in range(3, len(pictures) - 2):
-            # Encoders often begin with a far better picture than they can go on with.
-            if edges[at] < max(0.5, until) or detail[at] > 0.75 * detail[at - 1]:
-                continue
-            before = slice(int(np.searchsorted(edges, edges[at] - 0.35)), at)
-            after = slice(at, int(np.searchsorted(edges[:-1], edges[at] + 0.35)))
-            if (
-                min(at - before.start, after.stop - at) < 3
-                or detail[after].max() > 0.62 * detail[before].min()
-            ):
-                continue
+        edges, until = self._edges, 0.5  # Encoders begin with a better picture than they can keep
+        detail = np.array([_detail(picture) for picture in self._pictures])
+        near = max(3, round(0.35 * len(detail) / edges[-1]))
+        for at in range(near, len(detail) - near + 1):
             one, two = self._coarse[at - 1 : at + 1]
-            contrast = np.mean([each.std() for each in self._coarse[after]]) / max(
-                1.0, float(np.mean([each.std() for each in self._coarse[before]]))
-            )
+            sharp = detail[at - near : at].min()
             if (
-                not 0.75 < contrast < 1.2
-                or abs(float(two.mean() - one.mean())) > 10
-                or _likeness(one, two) < 0.85
+                edges[at] >= until
+                and detail[at] < 0.75 * detail[at - 1]
+                and detail[at : at + near].max() < 0.62 * sharp
+                and abs(float(two.mean() - one.mean())) < 10
+                and _likeness(one, two) > 0.85
             ):
-                continue
-            sharp = np.flatnonzero(detail[at:] > 0.8 * detail[before].min())
-            until = float(edges[at + sharp[0]] if len(sharp) else edges[-1])
-            yield Event("blur", float(edges[at]), until)
+                again = np.flatnonzero(detail[at:] > 0.8 * sharp)
+                until = float(edges[at + again[0]] if len(again) else edges[-1])
+                yield Event("blur", float(edges[at]), until)
 
     def _break(self, place: int) -> str:
         """Return "brightness", "cut", "jump" or ""."""
@@ -252,20 +227,18 @@ class Motion:
         if cut:
             return "cut" if ratio > 2 else ""
         least = 2 if step > 6 else 2.3 if step > 4 else 5
-        if self._keys[self._fresh[place]] and 2 * sum(self._keys) < len(self._keys):
-            least += 1  # A key frame is of another quality
+        least += self._keys[self._fresh[place]]  # A key frame is of another quality
         jumps = len(steady) > 3 and ratio > least
         return "jump" if jumps and self._moves_there(place, others) else ""
 
-    def _near(self, place: int, seconds: float, most: int) -> tuple[range, range]:
+    def _near(self, place: int, seconds: float, most: int) -> tuple[list[int], list[int]]:
         """Return the places before and after one, within some seconds."""
         at, times = self._times[place], self._times
-        first, last = max(1, place - most), min(len(times) - 1, place + most)
-        while first < place and at - times[first] > seconds:
-            first += 1
-        while last > place and times[last] - at > seconds:
-            last -= 1
-        return range(first, place), range(place + 1, last + 1)
+        before, after = range(max(1, place - most), place), range(place + 1, place + most + 1)
+        return (
+            [each for each in before if at - times[each] <= seconds],
+            [each for each in after if each < len(times) and times[each] - at <= seconds],
+        )
 
     def _returns(self, place: int) -> bool:
         """Return whether the picture is soon as it was, as after a flash."""
