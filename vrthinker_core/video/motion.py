@@ -6,8 +6,8 @@ like it: encoders, noise, repeated frames, flashes, fades and fast motion must n
 
 import statistics
 from collections.abc import Iterator
-from itertools import pairwise
-from typing import Any, NamedTuple
+from itertools import islice, pairwise
+from typing import Any
 
 import cv2
 import numpy as np
@@ -25,15 +25,9 @@ SECONDS = 60.0  # of a clip that are measured
 _FRAMES = 7200  # that are measured at most: 160 MB of pictures
 _COLUMNS, _DETAIL_COLUMNS = 160, 480  # of a picture for motion, and for sharpness
 _EVENTS = 100  # that are told at most
-_MOMENTS = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0)  # seconds of the pictures for sharpness
 
 
-class Event(NamedTuple):
-    """Something certain about a clip, in seconds from its first frame."""
-
-    kind: str  # of `measure.Kind`
-    start: float
-    end: float
+Event = tuple[str, float, float]  # a kind of `measure.FactKind`, start and end in seconds
 
 
 def measure_clip(source: VideoSource) -> tuple[Header, bytes]:
@@ -45,7 +39,7 @@ def measure_clip(source: VideoSource) -> tuple[Header, bytes]:
     pictures: list[Grey] = []
     details: list[Grey] = []
     keys: list[bool] = []
-    full, late, tick = False, 0, float(source.time_base)
+    full, late, due, tick = False, 0, 0.0, float(source.time_base)
     for decoded in read_all(source, stats):
         frame = decoded.frame
         if not pictures:
@@ -54,8 +48,9 @@ def measure_clip(source: VideoSource) -> tuple[Header, bytes]:
         seconds = ((frame.pts or 0) - first) * tick
         pictures.append(_luma(frame, *size))
         keys.append(frame.key_frame)
-        if len(details) < len(_MOMENTS) and seconds >= _MOMENTS[len(details)]:
+        if seconds >= due:
             details.append(_luma(frame, *detail_size))
+            due = max(0.5, 2 * due)
         del frame
         late = late + 1 if seconds >= SECONDS else 0  # One late frame may have a wrong clock
         if late > 2 or len(pictures) >= _FRAMES or source.budget.nearly_spent:
@@ -69,7 +64,7 @@ def measure_clip(source: VideoSource) -> tuple[Header, bytes]:
         "seconds": times.seconds,
         "times": times.starts[shown].tolist(),
         "differences": (motion.differences[shown] * (1 if full else 255 / 219)).tolist(),
-        "events": sorted(motion.events(), key=lambda event: event.start)[:_EVENTS],
+        "events": list(islice(motion.events(), _EVENTS)),
         "rows": detail_size[1],
     }
     return header, b"".join(map(np.ndarray.tobytes, details))
@@ -133,28 +128,26 @@ class Motion:
 
     def events(self) -> Iterator[Event]:
         """Yield everything that is certain."""
-        pictures = self._pictures
-        if all(
-            _most_changed(pictures[0], each) <= 10 and _difference(pictures[0], each) < 0.3
-            for each in pictures
-        ):
-            if len(pictures) > 1 and self._edges[-1] >= 0.3:
-                yield Event("freeze", 0.0, float(self._edges[-1]))
+        first, length = self._pictures[0], len(self._pictures)
+        alike = (
+            _difference(first, each) < 0.3 and _most(first, each) <= 10 for each in self._pictures
+        )
+        if all(alike):
+            if length > 1 and self._edges[-1] >= 0.3:
+                yield "freeze", 0.0, float(self._edges[-1])
             return
-        places = range(1, len(self._shown))
-        breaks = [(self._break(each), self._times[each], each) for each in places]
-        cuts = [self._fresh[place] for kind, _, place in breaks if kind == "cut"]
-        shots = pairwise([0, *cuts, len(pictures)])
-        freezes = [freeze for shot in shots for freeze in self._freezes(*shot)]
-        others = [at for kind, at, _ in breaks if kind in ("brightness", "cut")]
-        blurs = [each for each in self._blurs() if not _close(each.start, others)]
+        breaks = [(self._break(each), each) for each in range(len(self._shown)) if each]
+        cuts = [self._fresh[place] for kind, place in breaks if kind == "cut"]
+        freezes = [each for shot in pairwise([0, *cuts, length]) for each in self._freezes(*shot)]
+        sudden = [self._times[place] for kind, place in breaks if kind not in ("", "jump")]
+        blurs = [each for each in self._blurs() if not _close(each[1], sudden)]
         yield from (*freezes, *blurs)
-        ends = [end for each in freezes for end in each[1:]] + [each.start for each in blurs]
-        for kind, at, place in breaks:
+        ends = [end for each in freezes for end in each[1:]] + [each[1] for each in blurs]
+        for kind, place in breaks:
             # After a freeze the motion may go on far away.
             far = kind == "jump" or (kind == "cut" and self._shares_levels(place))
-            if kind and not (far and _close(at, ends)):
-                yield Event(kind, at, at)
+            if kind and not (far and _close(self._times[place], ends)):
+                yield kind, self._times[place], self._times[place]
 
     def _freezes(self, begin: int, after: int) -> Iterator[Event]:
         """Yield stretches of equal pictures in a shot, far longer than its usual ones."""
@@ -183,7 +176,7 @@ class Motion:
             still = sudden and statistics.median(steps) <= 0.03 * usual
             still = still and 6 * int((steps > 0.5 * usual).sum()) <= len(steps)
             if still and usual > 0.15 and one.std() > 4 and _difference(one, two) < 0.6 * usual:
-                yield Event("freeze", float(edges[start]), float(edges[end]))
+                yield "freeze", float(edges[start]), float(edges[end])
 
     def _blurs(self) -> Iterator[Event]:
         """Yield stretches that begin with a sudden loss of fine detail."""
@@ -202,65 +195,62 @@ class Motion:
             ):
                 again = np.flatnonzero(detail[at:] > 0.8 * sharp)
                 until = float(edges[at + again[0]] if len(again) else edges[-1])
-                yield Event("blur", float(edges[at]), until)
+                yield "blur", float(edges[at]), until
 
     def _break(self, place: int) -> str:
         """Return "brightness", "cut", "jump" or ""."""
-        step, usual, near = self._steps[place], 0.0, self._near(place, 0.6, 5)
-        others = [each for part in near for each in part]
-        usual = _second([self._steps[each] for each in others])
+        step, near = self._steps[place], self._near(place, 0.6, 5)
+        others = _second([self._steps[each] for each in near])
         brightens = abs(self._levels[place] - self._levels[place - 1]) >= 5
-        if step < 1.5 or (step < 1.15 * usual and not brightens) or self._returns(place):
+        if step < (1.5 if brightens else max(1.5, 1.15 * others)) or self._returns(place):
             return ""
-        if brightens and self._brightens(place):
-            return "brightness"
         one, two = self._shown[place - 1 : place + 1]
         likeness = _likeness(one, two)
+        if brightens and likeness > 0.8 and self._brightens(place):
+            return "brightness"
         cut = max(likeness, _found(one, two)) < 0.69
         cut = cut or (likeness < 0.85 and not self._shares_levels(place))
-        if step < 1.15 * usual or (cut and step < 8) or (not cut and not all(near)):
+        if step < max(8.0 if cut else 0.0, 1.15 * others):
             return ""
         # How far motion that goes on is from the picture that follows, here and nearby
         wrong = min(self._surprise(place), self._surprise(place, back=True))
-        steady = [self._surprise(each) for each in others if each > 1 and each != place + 1]
+        steady = [self._surprise(each) for each in near if each > 1 and each != place + 1]
         ratio = wrong / max(0.3, _second(steady))
         if cut:
             return "cut" if ratio > 2 else ""
         least = 2 if step > 6 else 2.3 if step > 4 else 5
         least += self._keys[self._fresh[place]]  # A key frame is of another quality
-        jumps = len(steady) > 3 and ratio > least
-        return "jump" if jumps and self._moves_there(place, others) else ""
+        inside = len(steady) > 3 and near[0] < place < near[-1]
+        return "jump" if inside and ratio > least and self._moves_there(place, near) else ""
 
-    def _near(self, place: int, seconds: float, most: int) -> tuple[list[int], list[int]]:
-        """Return the places before and after one, within some seconds."""
-        at, times = self._times[place], self._times
-        before, after = range(max(1, place - most), place), range(place + 1, place + most + 1)
-        return (
-            [each for each in before if at - times[each] <= seconds],
-            [each for each in after if each < len(times) and times[each] - at <= seconds],
-        )
+    def _near(self, place: int, seconds: float, most: int) -> list[int]:
+        """Return the places around one, within some seconds."""
+        around = range(max(1, place - most), min(len(self._times), place + most + 1))
+        away = [abs(self._times[each] - self._times[place]) for each in around]
+        return [each for each, far in zip(around, away, strict=True) if 0 < far <= seconds]
 
     def _returns(self, place: int) -> bool:
         """Return whether the picture is soon as it was, as after a flash."""
-        before, after = self._near(place, 0.25, 4)
         one, two = self._shown[place - 1 : place + 1]
-        back = [_difference(one, self._shown[each]) for each in after]
-        back += [_difference(self._shown[each - 1], two) for each in before]
-        return min(back, default=256.0) < 0.5 * self._steps[place]
+        return any(
+            _difference(
+                *((one, self._shown[each]) if each > place else (self._shown[each - 1], two))
+            )
+            < 0.5 * self._steps[place]
+            for each in self._near(place, 0.25, 4)
+        )
 
     def _brightens(self, place: int) -> bool:
-        """Return whether the whole picture changes its brightness at once."""
+        """Return whether the whole picture changes from one even brightness to another."""
+        before, after = self._levels[place - 1 : place + 1]
+        # An encoder makes a fade uneven.
+        uneven = [
+            abs(self._levels[each] - after if each > place else self._levels[each - 1] - before)
+            for each in self._near(place, 0.2, 60)
+        ]
         one, two = (each.astype(np.float32) for each in self._shown[place - 1 : place + 1])
-        change = self._levels[place] - self._levels[place - 1]
-        # The brightness is even before and after, unlike in a fade that an encoder made uneven.
-        before, after = self._near(place, 0.2, 60)
-        others = [self._levels[each - 1] - self._levels[place - 1] for each in before]
-        others += [self._levels[each] - self._levels[place] for each in after]
-        return (
-            abs(change) >= 4 * max(map(abs, others), default=0.0)
-            and float(((two - one) * change > 0).mean()) > 0.8
-            and _likeness(one, two) > 0.8
-        )
+        whole = ((two - one) * (after - before) > 0).mean() > 0.8
+        return bool(whole and abs(after - before) >= 4 * max(uneven, default=0.0))
 
     def _surprise(self, place: int, *, back: bool = False) -> float:
         """Return how far a picture is from steady motion, seen forwards or backwards."""
@@ -317,7 +307,7 @@ def _difference(one: Grey, two: Grey) -> float:
     return float(cv2.norm(one, two, cv2.NORM_L1)) / one.size
 
 
-def _most_changed(one: Grey, two: Grey) -> float:
+def _most(one: Grey, two: Grey) -> float:
     """Return the largest absolute difference of a point."""
     return float(cv2.norm(one, two, cv2.NORM_INF))
 
