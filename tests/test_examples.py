@@ -90,8 +90,10 @@ def test_cards_say_what_is_learnt_and_not_the_verdict(tmp_path: Path) -> None:
     cards = Examples(EXAMPLES).cards(lambda name: ThumbnailFiles(tmp_path / name, name))
     rows = [card["row"] for card in cards]
     assert rows == sorted(rows, key=[*words.EXAMPLE_ROWS.values()].index)
-    assert rows.count(words.WATCH) >= 4
-    assert [card["folded"] for card in cards] == [row != words.WATCH for row in rows]
+    folded = words.EXAMPLE_ROWS[words.FOLDED]
+    assert rows.count(words.EXAMPLE_ROWS["think"]) >= 4
+    assert [card["folded"] for card in cards] == [row == folded for row in rows]
+    assert [bool(card["hero"]) for card in cards].count(True) == 1
     assert sum(card["about"].startswith("Scripted. Real footage: ") for card in cards) >= 1
     for card in cards:
         text = f"{card['title']} {card['prompt']} {card['about']}"

@@ -150,10 +150,10 @@ def _stretches(facts: ClipFacts) -> Iterator[str]:
         return
     seen = sorted(facts.samples.keys() & {*facts.plan.grid.indices(facts.frames)})
     samples = [facts.samples[index] for index in seen]
-    black = list(equal_runs(samples, lambda first, sample: _is_black(first) and _is_black(sample)))
+    black = list(_equal_runs(samples, lambda first, sample: _is_black(first) and _is_black(sample)))
     still = [
         (start, end)
-        for start, end in equal_runs(samples, _is_same)
+        for start, end in _equal_runs(samples, _is_same)
         if start < end and not any(first <= start and end <= last for first, last in black)
     ]
     # A stretch ends when the next sampled frame begins.
@@ -168,7 +168,7 @@ def _stretches(facts: ClipFacts) -> Iterator[str]:
             yield f"The picture {what} {', '.join(long[:4])}{more}."
 
 
-def equal_runs(
+def _equal_runs(
     samples: Sequence[GreySample], same: Callable[[GreySample, GreySample], bool]
 ) -> Iterator[tuple[int, int]]:
     """Yield the first and last position of every run of equal samples.

@@ -6,10 +6,11 @@ import statistics
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
-from vrthinker_core.errors import DecoderDied, VideoError, VrThinkerError
+from vrthinker_core.errors import DecoderDied, VideoError
 from vrthinker_core.types import Side, VideoPair
 from vrthinker_core.types.messages import Cancelled
 from vrthinker_core.video.clip import POLL_SECONDS, first_error
@@ -82,59 +83,37 @@ def measure(
     """
     workers: list[Worker] = []
     executor = ThreadPoolExecutor(2)
+    paths = zip(Side, (pair.first, pair.second), strict=True)
     futures = {
-        side: executor.submit(_find, Path(path), workers, cancelled, decoder_pool)
-        for side, path in zip(Side, (pair.first, pair.second), strict=True)
+        side: executor.submit(_find, side, Path(path), workers, cancelled, decoder_pool)
+        for side, path in paths
     }
     executor.shutdown(wait=False)
     while wait(futures.values(), POLL_SECONDS).not_done:
         if cancelled():
             for worker in workers:
                 worker.end()
-    failed: dict[Side, VrThinkerError] = {
+    errors = {side: future.exception() for side, future in futures.items()}
+    failed = {
         side: type(error)(f"Video {side:d}: {error}")
-        for side, future in futures.items()
-        if isinstance(error := future.exception(), VrThinkerError)
+        for side, error in errors.items()
+        if isinstance(error, VideoError)
     }
-    if failed:
-        raise first_error(failed) or AssertionError
+    if error := first_error(failed):
+        raise error
     one, two = (future.result() for future in futures.values())
-    facts = [
-        _fact(side, each, *event)
-        for side, each in zip(Side, (one, two), strict=True)
-        for event in each.events
-    ]
-    facts.sort(key=lambda fact: fact.start)
+    facts = sorted((*one.facts, *two.facts), key=lambda fact: fact.start)
     return Measurement((one.video, two.video), (*facts, *_sharper(one, two)))
 
 
 class _Findings(NamedTuple):
-    """What a worker found."""
-
     video: MeasuredVideo
-    events: list[tuple[FactKind, float, float]]
+    facts: list[MeasuredFact]
     pictures: list[bytes]  # luma at the same moments of every video
-    rows: int  # of a picture
-
-    @classmethod
-    def read(cls, header: Header, payload: bytes) -> "_Findings":
-        """Read a response; raises `ValueError`, `TypeError`, `KeyError` for any other.
-
-        The worker decodes a hostile file.
-        """
-        size, seconds = _COLUMNS * int(header["rows"]), float(header["seconds"])
-        times, differences = (tuple(map(float, header[name])) for name in ("times", "differences"))
-        events = [(kind, float(start), float(end)) for kind, start, end in header["events"]]
-        numbers = seconds, *times, *differences, *(each for event in events for each in event[1:])
-        known = {event[0] for event in events} <= set(get_args(FactKind))
-        if not known or not all(map(math.isfinite, numbers)) or len(times) > 300 or size <= 0:
-            raise ValueError("no findings")
-        pictures = [payload[at : at + size] for at in range(0, len(payload) - size + 1, size)]
-        return cls(MeasuredVideo(seconds, times, differences), events, pictures, header["rows"])
 
 
 def _find(
-    path: Path, workers: list[Worker], cancelled: Cancelled, pool: DecoderPool | None
+    side: Side, path: Path, workers: list[Worker], cancelled: Cancelled, pool: DecoderPool | None
 ) -> _Findings:
     open_local(path).close()
     name, limits = shown_name(path), Limits()
@@ -144,7 +123,7 @@ def _find(
         workers.append(worker)
         try:
             [(header, payload)] = worker.request(request, limits.wall_seconds)
-            return _Findings.read(header, payload)
+            return _read(side, header, payload)
         except (EOFError, OSError, ValueError, TypeError, KeyError):
             if cancelled():
                 raise VideoError(f"{name} was closed.") from None
@@ -154,26 +133,42 @@ def _find(
             worker.connection.close()
 
 
-def _fact(side: Side, found: _Findings, kind: FactKind, start: float, end: float) -> MeasuredFact:
-    video, span = f"Video {side:d}", f"from {start:.1f} to {end:.1f} s"
-    whole = start == 0 and end == found.video.seconds
-    texts = {
-        "freeze": f"{video} stands still {'throughout' if whole else span}.",
-        "jump": f"{video} jumps at {start:.1f} s.",
-        "cut": f"{video} cuts to another picture at {start:.1f} s.",
-        "blur": f"{video} is less sharp {span}.",
+def _read(side: Side, header: Header, payload: bytes) -> _Findings:
+    """Check the response of a process that decodes hostile files."""
+    size = _COLUMNS * int(header["rows"])
+    pictures = [payload[at : at + size] for at in range(0, len(payload), size)]
+    curve = [tuple(map(float, header[name])) for name in ("times", "differences")]
+    video = MeasuredVideo(float(header["seconds"]), *curve)
+    facts = [_fact(side, video, *event) for event in header["events"]]
+    numbers = (
+        video.seconds,
+        *chain(*curve),
+        *(each for fact in facts for each in (fact.start, fact.end)),
+    )
+    if not all(map(math.isfinite, numbers)):
+        raise ValueError("no findings")
+    return _Findings(video, facts, pictures)
+
+
+def _fact(
+    side: Side, video: MeasuredVideo, kind: FactKind, start: float, end: float
+) -> MeasuredFact:
+    name, span = f"Video {side:d}", f"from {start:.1f} to {end:.1f} s"
+    whole = start == 0 and end == video.seconds
+    text = {
+        "freeze": f"{name} stands still {'throughout' if whole else span}.",
+        "jump": f"{name} jumps at {start:.1f} s.",
+        "cut": f"{name} cuts to another picture at {start:.1f} s.",
+        "blur": f"{name} is less sharp {span}.",
         "brightness": f"Brightness steps at {start:.1f} s in video {side:d}.",
-    }
-    return MeasuredFact(kind, (side,), start, end, texts[kind])
+    }[kind]
+    return MeasuredFact(kind, (side,), float(start), float(end), text)
 
 
 def _sharper(one: _Findings, two: _Findings) -> Iterator[MeasuredFact]:
     """Yield which video is sharper, if both show the same pictures."""
-    rows = min(one.rows, two.rows)
-    if abs(one.rows - two.rows) > 2 or rows < 16:
-        return
     pairs = list(zip(one.pictures, two.pictures, strict=False))
-    known = [ratio for pair in pairs if (ratio := _sharpness(*pair, rows))]
+    known = [ratio for pair in pairs if (ratio := _sharpness(*pair))]
     for side, ratios in zip(Side, zip(*known, strict=True), strict=False):
         if 2 * len(known) >= len(pairs) and min(ratios) >= 1.25:
             text = f"Video {side:d} is {min(10.0, statistics.median(ratios)):.1f} × sharper."
@@ -181,7 +176,7 @@ def _sharper(one: _Findings, two: _Findings) -> Iterator[MeasuredFact]:
             yield MeasuredFact("sharpness", tuple(Side), 0.0, end, text)
 
 
-def _sharpness(one: bytes, two: bytes, rows: int) -> tuple[float, float] | None:
+def _sharpness(one: bytes, two: bytes) -> tuple[float, float] | None:
     """Return how much stronger the first's fine detail is, and the second's.
 
     Only detail that both pictures share counts, so noise is not taken for sharpness. Returns None
@@ -189,16 +184,16 @@ def _sharpness(one: bytes, two: bytes, rows: int) -> tuple[float, float] | None:
     """
     import numpy as np  # The page and the command line need no arrays otherwise
 
+    rows = min(len(one), len(two)) // _COLUMNS // 8 * 8
+    if abs(len(one) - len(two)) > 2 * _COLUMNS or not rows:
+        return None
     both = [np.frombuffer(each, np.uint8, rows * _COLUMNS) for each in (one, two)]
     pictures = np.array(both, np.float64).reshape(2, rows, _COLUMNS)
-    blocks = pictures[:, : rows // 8 * 8].reshape(2, rows // 8, 8, _COLUMNS // 8, 8).mean((2, 4))
-    coarse = (blocks - blocks.mean((1, 2), keepdims=True)).reshape(2, -1)
-    fine = 4 * pictures[:, 2:-2, 2:-2] - pictures[:, :-4, 2:-2] - pictures[:, 4:, 2:-2]
-    fine = (fine - pictures[:, 2:-2, :-4] - pictures[:, 2:-2, 4:]).reshape(2, -1)
-    (low, low_both), (_, low_other) = coarse @ coarse.T
-    (high, high_both), (_, high_other) = fine @ fine.T
-    same = low_both > 0.97 * math.sqrt(low * low_other) and low_both > 0
-    if not same or high_both <= 0.3 * math.sqrt(high * high_other):
+    coarse = pictures.reshape(2, rows // 8, 8, _COLUMNS // 8, 8).mean((2, 4)).reshape(2, -1)
+    fine = 2 * pictures[:, 2:-2, 2:-2] - pictures[:, :-4, 2:-2] - pictures[:, 4:, 2:-2]
+    fine += 2 * pictures[:, 2:-2, 2:-2] - pictures[:, 2:-2, :-4] - pictures[:, 2:-2, 4:]
+    (low, shared_low), (_, other_low) = np.cov(coarse)
+    (high, shared), (_, other) = np.cov(fine.reshape(2, -1))
+    if shared_low <= 0.97 * math.sqrt(low * other_low) or shared <= 0.3 * math.sqrt(high * other):
         return None
-    first, second = high_both / high_other, high_both / high
-    return float(first * low_other / low_both), float(second * low / low_both)
+    return float(shared / other * other_low / shared_low), float(shared / high * low / shared_low)

@@ -6,7 +6,8 @@ like it: encoders, noise, repeated frames, flashes, fades and fast motion must n
 
 import statistics
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from itertools import islice, pairwise
+from typing import Any
 
 import cv2
 import numpy as np
@@ -15,7 +16,6 @@ from numpy.typing import NDArray
 
 from vrthinker_core.video.container import VideoSource
 from vrthinker_core.video.decode import DecodeStats, no_frame_error, read_all
-from vrthinker_core.video.health import equal_runs
 from vrthinker_core.video.process import Header
 from vrthinker_core.video.timeline import read_timeline
 
@@ -25,15 +25,9 @@ SECONDS = 60.0  # of a clip that are measured
 _FRAMES = 7200  # that are measured at most: 160 MB of pictures
 _COLUMNS, _DETAIL_COLUMNS = 160, 480  # of a picture for motion, and for sharpness
 _EVENTS = 100  # that are told at most
-_MOMENTS = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0)  # seconds of the pictures for sharpness
 
 
-class MotionEvent(NamedTuple):
-    """Something certain about a clip, in seconds from its first frame."""
-
-    kind: str  # of `measure.Kind`
-    start: float
-    end: float
+MotionEvent = tuple[str, float, float]  # a kind of `measure.FactKind`, start and end in seconds
 
 
 def measure_clip(source: VideoSource) -> tuple[Header, bytes]:
@@ -45,7 +39,7 @@ def measure_clip(source: VideoSource) -> tuple[Header, bytes]:
     pictures: list[Grey] = []
     details: list[Grey] = []
     keys: list[bool] = []
-    full, late, tick = False, 0, float(source.time_base)
+    full, late, due, tick = False, 0, 0.0, float(source.time_base)
     for decoded in read_all(source, stats):
         frame = decoded.frame
         if not pictures:
@@ -54,8 +48,9 @@ def measure_clip(source: VideoSource) -> tuple[Header, bytes]:
         seconds = ((frame.pts or 0) - first) * tick
         pictures.append(_luma(frame, *size))
         keys.append(frame.key_frame)
-        if len(details) < len(_MOMENTS) and seconds >= _MOMENTS[len(details)]:
+        if seconds >= due:
             details.append(_luma(frame, *detail_size))
+            due = max(0.5, 2 * due)
         del frame
         late = late + 1 if seconds >= SECONDS else 0  # One late frame may have a wrong clock
         if late > 2 or len(pictures) >= _FRAMES or source.budget.nearly_spent:
@@ -69,7 +64,7 @@ def measure_clip(source: VideoSource) -> tuple[Header, bytes]:
         "seconds": times.seconds,
         "times": times.starts[shown].tolist(),
         "differences": (motion.differences[shown] * (1 if full else 255 / 219)).tolist(),
-        "events": sorted(motion.events(), key=lambda event: event.start)[:_EVENTS],
+        "events": list(islice(motion.events(), _EVENTS)),
         "rows": detail_size[1],
     }
     return header, b"".join(map(np.ndarray.tobytes, details))
@@ -95,6 +90,8 @@ def _luma(frame: VideoFrame, columns: int, rows: int) -> Grey:
         return np.asarray(small.to_ndarray())
     pixels: Any = np.frombuffer(plane, np.uint8 if bits == 8 else np.uint16)
     pixels = pixels.reshape(plane.height, -1)[:, : plane.width]
+    if plane.height >= 5 * rows:  # Half of the rows are enough
+        pixels = pixels[::2]
     shrunk = _shrunk(pixels, columns, rows)
     return np.asarray(shrunk if bits == 8 else shrunk >> (bits - 8), np.uint8)
 
@@ -115,7 +112,8 @@ class Motion:
 
     def __init__(self, pictures: list[Grey], keys: list[bool], edges: NDArray[np.float64]) -> None:
         """Take pictures, which are key frames, when each begins, and the last one's end."""
-        self._pictures, self._keys, self._edges = pictures, keys, edges
+        self._pictures, self._edges = pictures, edges
+        self._keys = np.array(keys) & (2 * sum(keys) < len(keys))  # Else all are
         self.differences = _changes(pictures)
         # At a quarter of the size, changes of quality vanish and those of content stay.
         rows = max(16, pictures[0].shape[0] // 4)  # OpenCV's flow crashes with fewer rows
@@ -130,164 +128,129 @@ class Motion:
 
     def events(self) -> Iterator[MotionEvent]:
         """Yield everything that is certain."""
-        breaks = [
-            (self._break(each), self._times[each], each) for each in range(1, len(self._shown))
-        ]
-        cuts = [self._fresh[place] for kind, _, place in breaks if kind == "cut"]
-        shots = zip([0, *cuts], [*cuts, len(self._pictures)], strict=True)
-        freezes = [freeze for shot in shots for freeze in self._freezes(*shot)]
-        others = [at for kind, at, _ in breaks if kind in ("brightness", "cut")]
-        blurs = [each for each in self._blurs() if not _close(each.start, others)]
+        first, length = self._pictures[0], len(self._pictures)
+        alike = (
+            _difference(first, each) < 0.3 and _most(first, each) <= 10 for each in self._pictures
+        )
+        if all(alike):
+            if length > 1 and self._edges[-1] >= 0.3:
+                yield "freeze", 0.0, float(self._edges[-1])
+            return
+        breaks = [(self._break(each), each) for each in range(len(self._shown)) if each]
+        cuts = [self._fresh[place] for kind, place in breaks if kind == "cut"]
+        freezes = [each for shot in pairwise([0, *cuts, length]) for each in self._freezes(*shot)]
+        sudden = [self._times[place] for kind, place in breaks if kind not in ("", "jump")]
+        blurs = [each for each in self._blurs() if not _close(each[1], sudden)]
         yield from (*freezes, *blurs)
-        ends = [end for each in freezes for end in each[1:]] + [each.start for each in blurs]
-        for kind, at, place in breaks:
+        ends = [end for each in freezes for end in each[1:]] + [each[1] for each in blurs]
+        for kind, place in breaks:
             # After a freeze the motion may go on far away.
             far = kind == "jump" or (kind == "cut" and self._shares_levels(place))
-            if kind and not (far and _close(at, ends)):
-                yield MotionEvent(kind, at, at)
+            if kind and not (far and _close(self._times[place], ends)):
+                yield kind, self._times[place], self._times[place]
 
     def _freezes(self, begin: int, after: int) -> Iterator[MotionEvent]:
         """Yield stretches of equal pictures in a shot, far longer than its usual ones."""
-        pictures, edges = self._coarse[begin:after], self._edges[begin : after + 1]
-        changes = self.differences[begin:after].copy()
-        changes[0] = 0.0
-        lag = max(1, int(np.searchsorted(edges, edges[0] + 0.4)))
-        starts = range(0, len(pictures) - lag, max(1, len(pictures) // 100))
-        moved = [_most_changed(pictures[at], pictures[at + lag]) for at in starts]
-        most = min(14.0, max(2.0, 0.2 * statistics.median(moved or [0.0])))
-
-        def same(one: Grey, two: Grey) -> bool:
-            return _most_changed(one, two) <= most
-
-        usual = statistics.median(
-            [changes[at - begin] for at in self._fresh if begin < at < after] or [0.0]
-        )
-        quiet, loud = changes <= 0.08 * usual, changes > 0.5 * usual
+        changes, edges = self.differences[begin:after], self._edges[begin : after + 1]
+        fresh = [at - begin for at in self._fresh if begin < at < after]
+        usual = statistics.median(changes[fresh]) if fresh else 0.0
+        hold = statistics.median(np.diff(edges[[0, *fresh]])) if fresh else 0.0
+        moves = np.flatnonzero(changes[1:] > 0.25 * usual) + 1
         runs: list[tuple[int, int]] = []
-        for first, last in equal_runs(pictures, same):
-            # A key frame renews the same picture.
-            renewed = first > 0 and same(pictures[first - 1], pictures[first])
-            joined = renewed and (quiet[first - 1] or quiet[min(first + 1, last)])
-            runs.append((runs.pop()[0] if joined else first, last))
-        one = self._pictures[0]
-        whole = 1 < len(pictures) == len(self._coarse) and edges[-1] >= 0.3
-        if whole and all(
-            _most_changed(one, each) <= 10 and _difference(one, each) < 0.3
-            for each in self._pictures
-        ):
-            yield MotionEvent("freeze", 0.0, float(edges[-1]))
-            return
-        hold = statistics.median(edges[last + 1] - edges[first] for first, last in runs)
-        for first, last in runs if usual > 0.15 else ():
-            if edges[last + 1] - edges[first] < 0.35:
+        for start, end in pairwise([0, *moves.tolist(), len(changes)]):
+            if end - start < 4 and edges[end] - edges[start] < 0.35:
                 continue
-            still = first + np.flatnonzero(quiet[first + 1 : last + 1])
-            # Motion that slows down is no part of a freeze, which begins and ends at once.
-            start, end = (int(still[0]), int(still[-1]) + 2) if len(still) else (first, last + 1)
-            steps = slice(start + 1, end)
-            if end - start > 1 and (
-                statistics.median(changes[steps]) > 0.03 * usual
-                or 6 * int(loud[steps].sum()) >= end - start
-            ):
+            pair = [self._coarse[begin + at] for at in (runs[-1][1] - 1 if runs else start, start)]
+            # An encoder renews the same picture, in one step or two.
+            if runs and start < runs[-1][1] + 3 and _difference(*pair) < 0.5 * usual:
+                start = runs.pop()[0]
+            runs.append((start, end))
+        for start, end in runs:
+            one, two = self._coarse[begin + start], self._coarse[begin + end - 1]
+            inside = begin + start > 2 and begin + end < len(self._coarse) - 2
+            if edges[end] - edges[start] < max(0.35 if inside else 0.6, 3 * hold):
                 continue
-            moves = changes >= 0.25 * usual
-            sudden = start < 3 or moves[start - 2 : start + 1].any()
-            sudden = sudden and (end > len(moves) - 3 or moves[end : end + 3].any())
-            inside = begin + start > 0 and begin + end < len(self._pictures)
-            least = max(0.35 if inside else 0.6, 3 * hold)
-            even = self._coarse[begin + start].std() < 4  # black, for example
-            if sudden and not even and edges[end] - edges[start] >= least:
-                yield MotionEvent("freeze", float(edges[start]), float(edges[end]))
+            steps = changes[start + 1 : end] if end > start + 1 else np.zeros(1)
+            # Motion that slows down or begins slowly is no freeze, nor is a black screen.
+            sudden = max(steps[:3].min(), steps[-3:].min()) <= 0.1 * usual
+            still = sudden and statistics.median(steps) <= 0.03 * usual
+            still = still and 6 * int((steps > 0.5 * usual).sum()) <= len(steps)
+            if still and usual > 0.15 and one.std() > 4 and _difference(one, two) < 0.6 * usual:
+                yield "freeze", float(edges[start]), float(edges[end])
 
     def _blurs(self) -> Iterator[MotionEvent]:
         """Yield stretches that begin with a sudden loss of fine detail."""
-        pictures, edges = self._pictures, self._edges
-        detail = np.array([_detail(picture) for picture in pictures])
-        until = 0.0
-        for at in range(3, len(pictures) - 2):
-            # Encoders often begin with a far better picture than they can go on with.
-            if edges[at] < max(0.5, until) or detail[at] > 0.75 * detail[at - 1]:
-                continue
-            before = slice(int(np.searchsorted(edges, edges[at] - 0.35)), at)
-            after = slice(at, int(np.searchsorted(edges[:-1], edges[at] + 0.35)))
-            if (
-                min(at - before.start, after.stop - at) < 3
-                or detail[after].max() > 0.62 * detail[before].min()
-            ):
-                continue
+        edges, until = self._edges, 0.5  # Encoders begin with a better picture than they can keep
+        detail = np.array([_detail(picture) for picture in self._pictures])
+        near = max(3, round(0.35 * len(detail) / edges[-1]))
+        for at in range(near, len(detail) - near + 1):
             one, two = self._coarse[at - 1 : at + 1]
-            contrast = np.mean([each.std() for each in self._coarse[after]]) / max(
-                1.0, float(np.mean([each.std() for each in self._coarse[before]]))
-            )
+            sharp = detail[at - near : at].min()
             if (
-                not 0.75 < contrast < 1.2
-                or abs(float(two.mean() - one.mean())) > 10
-                or _likeness(one, two) < 0.85
+                edges[at] >= until
+                and detail[at] < 0.75 * detail[at - 1]
+                and detail[at : at + near].max() < 0.62 * sharp
+                and abs(float(two.mean() - one.mean())) < 10
+                and _likeness(one, two) > 0.85
             ):
-                continue
-            sharp = np.flatnonzero(detail[at:] > 0.8 * detail[before].min())
-            until = float(edges[at + sharp[0]] if len(sharp) else edges[-1])
-            yield MotionEvent("blur", float(edges[at]), until)
+                again = np.flatnonzero(detail[at:] > 0.8 * sharp)
+                until = float(edges[at + again[0]] if len(again) else edges[-1])
+                yield "blur", float(edges[at]), until
 
     def _break(self, place: int) -> str:
         """Return "brightness", "cut", "jump" or ""."""
-        step, usual, near = self._steps[place], 0.0, self._near(place, 0.6, 5)
-        others = [each for part in near for each in part]
-        usual = _second([self._steps[each] for each in others])
+        step, near = self._steps[place], self._near(place, 0.6, 5)
+        others = _second([self._steps[each] for each in near])
         brightens = abs(self._levels[place] - self._levels[place - 1]) >= 5
-        if step < 1.5 or (step < 1.15 * usual and not brightens) or self._returns(place):
+        if step < (1.5 if brightens else max(1.5, 1.15 * others)) or self._returns(place):
             return ""
-        if brightens and self._brightens(place):
-            return "brightness"
         one, two = self._shown[place - 1 : place + 1]
         likeness = _likeness(one, two)
+        if brightens and likeness > 0.8 and self._brightens(place):
+            return "brightness"
         cut = max(likeness, _found(one, two)) < 0.69
         cut = cut or (likeness < 0.85 and not self._shares_levels(place))
-        if step < 1.15 * usual or (cut and step < 8) or (not cut and not all(near)):
+        if step < max(8.0 if cut else 0.0, 1.15 * others):
             return ""
         # How far motion that goes on is from the picture that follows, here and nearby
         wrong = min(self._surprise(place), self._surprise(place, back=True))
-        steady = [self._surprise(each) for each in others if each > 1 and each != place + 1]
+        steady = [self._surprise(each) for each in near if each > 1 and each != place + 1]
         ratio = wrong / max(0.3, _second(steady))
         if cut:
             return "cut" if ratio > 2 else ""
         least = 2 if step > 6 else 2.3 if step > 4 else 5
-        if self._keys[self._fresh[place]] and 2 * sum(self._keys) < len(self._keys):
-            least += 1  # A key frame is of another quality
-        jumps = len(steady) > 3 and ratio > least
-        return "jump" if jumps and self._moves_there(place, others) else ""
+        least += self._keys[self._fresh[place]]  # A key frame is of another quality
+        inside = len(steady) > 3 and near[0] < place < near[-1]
+        return "jump" if inside and ratio > least and self._moves_there(place, near) else ""
 
-    def _near(self, place: int, seconds: float, most: int) -> tuple[range, range]:
-        """Return the places before and after one, within some seconds."""
-        at, times = self._times[place], self._times
-        first, last = max(1, place - most), min(len(times) - 1, place + most)
-        while first < place and at - times[first] > seconds:
-            first += 1
-        while last > place and times[last] - at > seconds:
-            last -= 1
-        return range(first, place), range(place + 1, last + 1)
+    def _near(self, place: int, seconds: float, most: int) -> list[int]:
+        """Return the places around one, within some seconds."""
+        around = range(max(1, place - most), min(len(self._times), place + most + 1))
+        away = [abs(self._times[each] - self._times[place]) for each in around]
+        return [each for each, far in zip(around, away, strict=True) if 0 < far <= seconds]
 
     def _returns(self, place: int) -> bool:
         """Return whether the picture is soon as it was, as after a flash."""
-        before, after = self._near(place, 0.25, 4)
         one, two = self._shown[place - 1 : place + 1]
-        back = [_difference(one, self._shown[each]) for each in after]
-        back += [_difference(self._shown[each - 1], two) for each in before]
-        return min(back, default=256.0) < 0.5 * self._steps[place]
+        return any(
+            _difference(
+                *((one, self._shown[each]) if each > place else (self._shown[each - 1], two))
+            )
+            < 0.5 * self._steps[place]
+            for each in self._near(place, 0.25, 4)
+        )
 
     def _brightens(self, place: int) -> bool:
-        """Return whether the whole picture changes its brightness at once."""
+        """Return whether the whole picture changes from one even brightness to another."""
+        before, after = self._levels[place - 1 : place + 1]
+        # An encoder makes a fade uneven.
+        uneven = [
+            abs(self._levels[each] - after if each > place else self._levels[each - 1] - before)
+            for each in self._near(place, 0.2, 60)
+        ]
         one, two = (each.astype(np.float32) for each in self._shown[place - 1 : place + 1])
-        change = self._levels[place] - self._levels[place - 1]
-        # The brightness is even before and after, unlike in a fade that an encoder made uneven.
-        before, after = self._near(place, 0.2, 60)
-        others = [self._levels[each - 1] - self._levels[place - 1] for each in before]
-        others += [self._levels[each] - self._levels[place] for each in after]
-        return (
-            abs(change) >= 4 * max(map(abs, others), default=0.0)
-            and float(((two - one) * change > 0).mean()) > 0.8
-            and _likeness(one, two) > 0.8
-        )
+        whole = ((two - one) * (after - before) > 0).mean() > 0.8
+        return bool(whole and abs(after - before) >= 4 * max(uneven, default=0.0))
 
     def _surprise(self, place: int, *, back: bool = False) -> float:
         """Return how far a picture is from steady motion, seen forwards or backwards."""
@@ -344,7 +307,7 @@ def _difference(one: Grey, two: Grey) -> float:
     return float(cv2.norm(one, two, cv2.NORM_L1)) / one.size
 
 
-def _most_changed(one: Grey, two: Grey) -> float:
+def _most(one: Grey, two: Grey) -> float:
     """Return the largest absolute difference of a point."""
     return float(cv2.norm(one, two, cv2.NORM_INF))
 
