@@ -22,7 +22,7 @@ from gradio.utils import get_upload_folder
 from hypothesis import given, settings, strategies as st
 
 from tests.support.threads import run_in_thread
-from vrthinker_core.ui.page import early_links, no_hls_player
+from vrthinker_core.ui.page import early_files, no_hls_player
 from vrthinker_core.ui.queue import (
     NOT_UPLOADED,
     CheckedBlocks,
@@ -202,7 +202,7 @@ def test_the_addresses_that_we_block_are_gradios() -> None:
 
 
 def test_gradio_names_the_files_of_its_page_as_we_read_them() -> None:
-    files = re.findall(r'href="\./assets/([^"]+)"', early_links(["html", "video"]))
+    files = re.findall(r'href="\./assets/([^"]+)"', early_files(["html", "video"]))
     assert all((Path(BUILD_PATH_LIB) / name).is_file() for name in files)
     assert {"Blocks", "HTML", "VideoPreview"} <= {name.partition("-")[0] for name in files}
     assert next(no_hls_player()).path.removeprefix("/assets/") in files

@@ -67,11 +67,11 @@ def no_hls_player() -> Iterator[Route]:
             yield _script(f"/assets/{file.name}", f"const no = () => false; export {{ {names} }};")
 
 
-def early_links(kinds: Collection[str]) -> str:
-    """Return links to Gradio's files for these kinds of components, to load them all at once.
+def early_files(kinds: Collection[str]) -> str:
+    """Return Gradio's styles for these kinds of components, and links to load its scripts at once.
 
-    Its scripts name them in three steps, each a way to the server and back. Fewer links for a
-    Gradio that is built otherwise: then it finds the rest itself.
+    Its scripts name them in three steps, each a way to the server and back. For a Gradio that is
+    built otherwise some are left out: it finds them itself.
     """
     folder, shown = Path(BUILD_PATH_LIB), rf"\b(?:{'|'.join(kinds)}):{{[^{{}}]*?component:[^`]*"
     steps = {"index-": r"import\(`\./Index-", "Index-": r"import\(`\./Blocks-", "core-": shown}
@@ -83,9 +83,13 @@ def early_links(kinds: Collection[str]) -> str:
             named = json.loads(re.findall(r"m\.f=(\[[^]]*\])", text)[0])
             numbers = re.findall(part + r"[^[]*__vite__mapDeps\(\[([\d,]+)\]", text)
             files += [Path(named[int(each)]).name for each in ",".join(numbers).split(",")]
-    ways = {".css": 'rel="preload" as="style" crossorigin', ".js": 'rel="modulepreload"'}
-    found = [(ways.get(Path(name).suffix), name) for name in dict.fromkeys(files)]
-    return "".join(f'<link {way} href="./assets/{name}">' for way, name in found if way)
+    scripts = [each for each in dict.fromkeys(files) if each.endswith(".js")]
+    styles = [each for each in dict.fromkeys(files) if re.match(r"(?!index-).*\.css", each)]
+    # Gradio takes a style sheet whose link is there for loaded, also a disabled one
+    parts = [f"<style>{(folder / each).read_text('utf-8')}</style>" for each in styles]
+    parts += [f'<link rel="stylesheet" disabled href="./assets/{each}">' for each in styles]
+    parts += [f'<link rel="modulepreload" href="./assets/{each}">' for each in scripts]
+    return "".join(parts)
 
 
 def _script(path: str, text: str) -> Route:
@@ -149,7 +153,7 @@ class Page:
             Middleware(OpenPagesMiddleware, pages=self._pages),
             Middleware(RequestLimitsMiddleware),
             Middleware(api.McpCallMiddleware, tokens=self._mcp_tokens),
-            Middleware(routes.LinkPreviewMiddleware, self._routes, root, early_links(kinds)),
+            Middleware(routes.LinkPreviewMiddleware, self._routes, root, early_files(kinds)),
         ]
         served = [
             Mount("/examples", StaticFiles(directory=services.examples.folder)),

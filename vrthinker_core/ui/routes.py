@@ -378,7 +378,7 @@ class LinkPreviewMiddleware:
     """
 
     def __init__(self, app: ASGIApp, routes: Routes, root: str = "", early: str = "") -> None:
-        """Serve below `root`; `early`: links to files that a browser loads while it reads on."""
+        """Serve below `root`; `early`: Gradio's styles and links, before its element."""
         self._app, self._routes, self._root = app, routes, root
         self._page = GZipMiddleware(self._answer, compresslevel=5)
         elsewhere = html.escape(words.ELSEWHERE)
