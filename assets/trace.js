@@ -201,7 +201,11 @@ VRThinker.chip = ({ name, label, value, help, order, reason, frames }, position,
 VRThinker.decidingPair = (label, turns) => {
   const tile = turns.flatMap(({ tiles }) => tiles).find((each) => each.label === label);
   const look = (side) => ({ alt: `Video ${side + 1}`, class: `vrt-side${side + 1}` });
-  const picture = (half, side) => half && element("img", { src: half.src, ...look(side) });
+  const picture = (half, side) => {
+    const image = half && element("img", { src: half.src, ...look(side) });
+    if (half) image.style.aspectRatio = `auto ${half.ratio}`; // until it has come
+    return image;
+  };
   const node = frameLink(label);
   node.classList.add("vrt-deciding-pair");
   node.prepend(...(tile?.halves ?? []).map(picture).filter(Boolean));
