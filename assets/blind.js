@@ -5,7 +5,7 @@ VRThinker.Blind = class {
   shuffled = false; // video 2 stands on the left
   wanted = null; // the pair that is being opened, by its name in `?trace=`
   queue = []; // names of the next pairs
-  page = 0; // of an evaluation's list, that was read last
+  page = 0; // of an evaluation's list
   tally = { judged: 0, agreed: 0, left: 0, voted: 0 };
   constructor(words) {
     this.words = words;

@@ -103,8 +103,7 @@ VRThinker.ExactFrames = class {
   }
 };
 
-/* A closer look: one pair of a run, large, at the judge's very pixels where they can be had; or
-both videos while they play. */
+/* A closer look: a pair, large, at the judge's very pixels if possible; or both playing videos. */
 VRThinker.FLICKER_MS = 700; // WCAG 2.3.1 allows three flashes a second; here it is less than one
 
 VRThinker.Closer = class {

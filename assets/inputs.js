@@ -252,7 +252,6 @@ VRThinker.Address = class {
     history.replaceState({ ...history.state, run: this.run }, "", this.of(query));
   }
 
-  /** Let the address lead to this turn or frame of the run. */
   mark(hash) {
     history.replaceState(history.state, "", Object.assign(new URL(location.href), { hash }));
   }

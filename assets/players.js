@@ -477,8 +477,7 @@ VRThinker.Rail = class {
   }
 };
 
-/* Below the rail: how much each frame of both videos differs from the one before, and what is
-certain of that. No judge has a part in it. */
+/* How much each frame differs from the one before, and what is certain of that: without a judge. */
 VRThinker.Measured = class {
   constructor(players, words) {
     Object.assign(this, { players, words });
