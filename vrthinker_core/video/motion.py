@@ -181,7 +181,9 @@ class Motion:
     def _blurs(self) -> Iterator[Event]:
         """Yield stretches that begin with a sudden loss of fine detail."""
         edges, until = self._edges, 0.5  # Encoders begin with a better picture than they can keep
-        detail = np.array([_detail(picture) for picture in self._pictures])
+        # Relative to the contrast, which a fade lowers, too
+        contrast = np.array([cv2.meanStdDev(each)[1][0, 0] for each in self._coarse])
+        detail = np.array([_detail(picture) for picture in self._pictures]) / (4 + contrast)
         near = max(3, round(0.35 * len(detail) / edges[-1]))
         for at in range(near, len(detail) - near + 1):
             one, two = self._coarse[at - 1 : at + 1]
@@ -189,7 +191,7 @@ class Motion:
             if (
                 edges[at] >= until
                 and detail[at] < 0.75 * detail[at - 1]
-                and detail[at : at + near].max() < 0.62 * sharp
+                and detail[at : at + near].max() < 0.65 * sharp
                 and abs(float(two.mean() - one.mean())) < 10
                 and _likeness(one, two) > 0.85
             ):
