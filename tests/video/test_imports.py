@@ -14,6 +14,7 @@ NOT_LOADED = {
     "vrthinker_core.backends.factory": ["torch", "transformers"],
     "vrthinker_core.backends.server_backend": ["torch", "transformers"],
     "vrthinker_core.video": ["av", "cv2", "numpy"],
+    "vrthinker_core.video.measure": ["av", "cv2", "numpy"],
     "vrthinker_core.video.fork_server": MODELS_AND_PAGE,
     "vrthinker_core.video.copy_worker": MODELS_AND_PAGE,
 }

@@ -162,7 +162,7 @@ class Motion:
                 continue
             pair = [self._coarse[begin + at] for at in (runs[-1][1] - 1 if runs else start, start)]
             # An encoder renews the same picture, in one step or two.
-            if runs and start < runs[-1][1] + 3 and _difference(*pair) < 0.5 * usual:
+            if runs and start < runs[-1][1] + 3 and _difference(*pair) < max(2.0, 0.5 * usual):
                 start = runs.pop()[0]
             runs.append((start, end))
         for start, end in runs:
@@ -175,13 +175,20 @@ class Motion:
             sudden = max(steps[:3].min(), steps[-3:].min()) <= 0.1 * usual
             still = sudden and statistics.median(steps) <= 0.03 * usual
             still = still and 6 * int((steps > 0.5 * usual).sum()) <= len(steps)
-            if still and usual > 0.15 and one.std() > 4 and _difference(one, two) < 0.6 * usual:
+            if (
+                still
+                and usual > 0.15
+                and one.std() > 4
+                and _difference(one, two) < max(2.0, 0.6 * usual)
+            ):
                 yield "freeze", float(edges[start]), float(edges[end])
 
     def _blurs(self) -> Iterator[MotionEvent]:
         """Yield stretches that begin with a sudden loss of fine detail."""
         edges, until = self._edges, 0.5  # Encoders begin with a better picture than they can keep
-        detail = np.array([_detail(picture) for picture in self._pictures])
+        # Relative to the contrast, which a fade lowers, too
+        contrast = np.array([cv2.meanStdDev(each)[1][0, 0] for each in self._coarse])
+        detail = np.array([_detail(picture) for picture in self._pictures]) / (4 + contrast)
         near = max(3, round(0.35 * len(detail) / edges[-1]))
         for at in range(near, len(detail) - near + 1):
             one, two = self._coarse[at - 1 : at + 1]
@@ -189,7 +196,8 @@ class Motion:
             if (
                 edges[at] >= until
                 and detail[at] < 0.75 * detail[at - 1]
-                and detail[at : at + near].max() < 0.62 * sharp
+                and detail[at : at + near].max() < 0.65 * sharp
+                and sharp > 0.1
                 and abs(float(two.mean() - one.mean())) < 10
                 and _likeness(one, two) > 0.85
             ):
