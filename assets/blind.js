@@ -40,7 +40,8 @@ VRThinker.Blind = class {
     this.page += 1;
     if (!document.getElementById("evaluation")) {
       const scenes = VRThinker.examples.filter(({ hero, folded }) => !hero && !folded);
-      return this.page > 1 ? [] : scenes.map(({ name }) => name).sort(() => Math.random() - 0.5);
+      const names = scenes.map(({ name }) => [Math.random(), name]).sort().map(([, name]) => name);
+      return this.page > 1 ? [] : names;
     }
     const [list] = await VRThinker.askServer(`evaluation?page=${this.page}`);
     if (!list || this.page > list.pages) return [];

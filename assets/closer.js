@@ -168,6 +168,8 @@ VRThinker.Closer = class {
     this.begin(opener, true);
     say(this.title, "Both videos");
     say(this.note, "As your browser plays them.");
+    say(this.place, "");
+    this.earlier.ariaDisabled = this.later.ariaDisabled = false;
     this.drawMode();
     this.drawMoment();
   }
@@ -181,8 +183,6 @@ VRThinker.Closer = class {
     this.scrub.value = place;
     say(this.playButton, playing ? "❚❚" : "▶");
     this.playButton.ariaLabel = playing ? "Pause both" : "Play both";
-    this.earlier.ariaDisabled = this.later.ariaDisabled = false;
-    say(this.place, "");
   }
 
   /** Take the pairs of the run. Return whether it is the same run as before. */
@@ -223,8 +223,7 @@ VRThinker.Closer = class {
     const moment = { type: "range", max: 1, step: "any", "aria-label": "Moment in both videos" };
     this.scrub = element("input", { ...moment, class: "vrt-moves" });
     this.scrub.addEventListener("input", () => {
-      this.players.pause();
-      this.players.seek(Number(this.scrub.value));
+      this.players.stand(Number(this.scrub.value));
     });
     const own = [this.hint, this.slider, this.pauseButton, this.otherButton];
     this.earlier = button("", "", () => this.step(-1));
@@ -417,19 +416,19 @@ VRThinker.Exact = class {
     const { writeVisible } = VRThinker;
     const draw = ([heading, text]) => {
       const node = section("h4", heading, passage(text, "pre", writeVisible));
-      const copy = button("vrt-copy", "Copy", () => VRThinker.copy(text, copy));
-      if (navigator.clipboard) node.firstChild.append(copy); // only of safe origins
+      const copy = button("vrt-copy", "Copy", async () => {
+        say(copy, (await VRThinker.copy(text)) ? "Copied" : "Not copied");
+      });
+      if (navigator.clipboard) node.firstChild.append(copy);
       return node;
     };
     this.body.replaceChildren(...passages.map(draw));
   }
 };
 
-/** Copy `text`; `node` says so. */
-VRThinker.copy = async (text, node) => {
-  const isCopied = await navigator.clipboard.writeText(text).then(() => true, () => false);
-  say(node, isCopied ? "Copied" : "Not copied");
-};
+/** Copy `text`; return whether it was copied. Only pages of safe origins have a clipboard. */
+VRThinker.copy = async (text) =>
+  Boolean(await navigator.clipboard?.writeText(text).then(() => true, () => false));
 
 /** Write `text` so that control tokens stand out and unseen characters have a name. */
 VRThinker.writeVisible = (node, text) => {

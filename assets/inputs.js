@@ -267,7 +267,7 @@ VRThinker.Address = class {
   }
 };
 
-/** A saved run that lies ready: one click plays it. Where it has `clips`, they play before. */
+/** A saved run that lies ready: one click plays it. The clips of a `hero` play in its card. */
 VRThinker.exampleCard = ({ name, title, prompt, about, pictures, hero }) => {
   const play = () => {
     VRThinker.replay.wanted = name;

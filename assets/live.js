@@ -150,9 +150,9 @@ VRThinker.Follow = class {
     if (!node || !this.live) return;
     const { innerHeight } = window;
     const { top, bottom } = node.getBoundingClientRect();
-    const covered = VRThinker.coveredHeight() + this.root.querySelector(".vrt-walk").offsetHeight;
-    const isCovered = VRThinker.coveredHeight() > 8;
-    const toTop = first && (bottom > innerHeight || isCovered) ? top - covered : 0;
+    const above = VRThinker.coveredHeight();
+    const covered = above + this.root.querySelector(".vrt-walk").offsetHeight;
+    const toTop = first && (bottom > innerHeight || above > 8) ? top - covered : 0;
     const under = [VRThinker.stopBar.node, VRThinker.replay.controls];
     const foot = under.reduce((sum, { offsetHeight }) => sum + offsetHeight, 20);
     const below = bottom + foot - innerHeight;

@@ -76,8 +76,7 @@ VRThinker.Share = class {
     this.found.hidden = false;
     this.link.focus();
     VRThinker.address.name(`trace=${answer.trace}`);
-    const { clipboard } = navigator; // only of safe origins
-    const isCopied = await clipboard?.writeText(this.link.value).then(() => true, () => false);
+    const isCopied = await VRThinker.copy(this.link.value);
     const isLocal = /^(localhost|.*\.localhost|127\..*|\[::1\])$/.test(location.hostname);
     tell([
       isCopied ? "Copied." : "Copy the link from the field.",
@@ -396,7 +395,7 @@ VRThinker.mountExamples = (root, props, trigger) => {
   };
 };
 
-/** Show what a cover hides once all is there, and the run that is asked for: nothing moves in sight. */
+/** Show what a cover hides once all parts and the run are there: nothing moves in sight. */
 VRThinker.PARTS = ["#first button", "#second button", "#go", "#prompt textarea", "#status textarea",
   "#settings button", "#examples .vrt-examples", "#trace .vrt"];
 VRThinker.uncover = (cover) => {

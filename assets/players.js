@@ -136,6 +136,17 @@ VRThinker.Players = class {
     });
   }
 
+  /** Both videos, and neither a still in its place. */
+  get isPair() {
+    return this.videos().every((video) => video?.src);
+  }
+
+  /** Pause there. */
+  stand(place) {
+    this.pause();
+    this.seek(place);
+  }
+
   seek(place) {
     this.place = VRThinker.clamp(place, 0, 1);
     this.move((video) => this.place * video.duration);
@@ -204,9 +215,8 @@ VRThinker.Players = class {
 
   /** Play both from the start to the end, unless the person asked for less motion. */
   playOnce() {
-    if (VRThinker.isCalm() || !this.videos().every((video) => video?.src)) return;
-    this.pause();
-    this.seek(0);
+    if (VRThinker.isCalm() || !this.isPair) return;
+    this.stand(0);
     this.once = true;
     this.play();
   }
@@ -273,7 +283,8 @@ VRThinker.CONTROLS = {
 VRThinker.Rail = class {
   /** `onPair()`: a new pair is shown. */
   constructor(root, players, onSwap, onPair) {
-    Object.assign(this, { players, onSwap, onPair, grid: null, marks: [], chosen: null, live: false });
+    Object.assign(this, { root, players, onSwap, onPair });
+    Object.assign(this, { grid: null, marks: [], chosen: null, live: false });
     root.classList.add("vrt", "vrt-rail");
     Object.assign(root, { role: "group", ariaLabel: "Both players" });
     this.build(root);
@@ -305,8 +316,7 @@ VRThinker.Rail = class {
       if (!this.track.hasPointerCapture(pointerId)) return;
       const box = this.track.getBoundingClientRect();
       this.chosen = null;
-      this.players.pause();
-      this.players.seek((clientX - box.left) / box.width);
+      this.players.stand((clientX - box.left) / box.width);
     };
     for (const name of ["pointerdown", "pointermove"]) this.track.addEventListener(name, follow);
     this.fill = element("div", "vrt-fill");
@@ -364,8 +374,7 @@ VRThinker.Rail = class {
     const next = VRThinker.nearest(marks.filter((mark) => ahead(mark) > 1e-4), ahead);
     if (next) return this.show(next.tile);
     if (marks.length) return;
-    players.pause();
-    players.seek(players.place + direction / 40);
+    players.stand(players.place + direction / 40);
   }
 
   show(tile) {
@@ -378,8 +387,7 @@ VRThinker.Rail = class {
   /** Take a video that has just come to where the other one is; a pair that is new plays once. */
   again() {
     const { chosen, players } = this;
-    const pair = players.videos().every((video) => video?.src) && players.videos();
-    const key = pair ? pair.map(({ src }) => src).join(" ") : "";
+    const key = players.isPair ? players.videos().map(({ src }) => src).join(" ") : "";
     const isNew = key && key !== this.pair;
     this.pair = key || this.pair;
     if (isNew) this.onPair();
@@ -462,7 +470,7 @@ VRThinker.Rail = class {
     const index = numbers && `#${numbers} (of 0–${this.grid.last})`;
     const where = [index, ...players.videos().map(told)].filter(Boolean).join(" · ");
     this.fill.style.width = `${place * 100}%`;
-    document.documentElement.style.setProperty("--place", place);
+    this.root.style.setProperty("--place", place);
     time.ariaLive = playing ? "off" : "polite"; // else each frame would be told
     say(time, where || "The players move together.");
     if (!playing) track.ariaValueNow = Math.round(place * 100);
@@ -473,7 +481,7 @@ VRThinker.Rail = class {
     buttons.speed.ariaLabel = `Speed ${speed}×`;
     buttons.loop.ariaPressed = players.loop;
     buttons.swap.disabled = this.live || players.showStills;
-    buttons.closer.disabled = !players.videos().every((video) => video?.src);
+    buttons.closer.disabled = !players.isPair;
   }
 };
 
@@ -487,8 +495,7 @@ VRThinker.Measured = class {
     this.chart.innerHTML = curve(1) + curve(2);
     this.chart.addEventListener("click", ({ clientX }) => {
       const { left, width } = this.chart.getBoundingClientRect();
-      players.pause();
-      players.seek((clientX - left) / width);
+      players.stand((clientX - left) / width);
     });
     this.facts = element("ul", "vrt-facts-measured");
     this.node = element("section", { class: "vrt-measured", "aria-label": words.name },
@@ -517,8 +524,6 @@ VRThinker.Measured = class {
   }
 
   show(side, at) {
-    const { players } = this;
-    players.pause();
-    players.seek(at / (players.videos()[side - 1]?.duration ?? 1));
+    this.players.stand(at / (this.players.videos()[side - 1]?.duration ?? 1));
   }
 };

@@ -200,12 +200,10 @@ VRThinker.chip = ({ name, label, value, help, order, reason, frames }, position,
 /** A pair of frames in small, which opens it as its number in the text does. */
 VRThinker.decidingPair = (label, turns) => {
   const tile = turns.flatMap(({ tiles }) => tiles).find((each) => each.label === label);
-  const look = (side) => ({ alt: `Video ${side + 1}`, class: `vrt-side${side + 1}` });
-  const picture = (half, side) => {
-    const image = half && element("img", { src: half.src, ...look(side) });
-    if (half) image.style.aspectRatio = `auto ${half.ratio}`; // until it has come
-    return image;
-  };
+  const look = (side) => ({ alt: `Video ${side + 1}`, className: `vrt-side${side + 1}` });
+  const style = ({ ratio }) => `aspect-ratio: auto ${ratio}`; // until the picture has come
+  const picture = (half, side) =>
+    half && make("img", { src: half.src, style: style(half), ...look(side) });
   const node = frameLink(label);
   node.classList.add("vrt-deciding-pair");
   node.prepend(...(tile?.halves ?? []).map(picture).filter(Boolean));

@@ -156,12 +156,12 @@ class Handlers:
         held = [player.digest for player in session.players]
         pool = self.services.judges.decoder_pool
 
+        def changed() -> bool:
+            return held != [player.digest for player in session.players]
+
         def work() -> Measurement:
-            pair = VideoPair(
-                "", *(uploads.original_of(Path(path or "")) for path in (first, second))
-            )
-            changed = lambda: held != [player.digest for player in session.players]  # noqa: E731
-            return measure(pair, cancelled=changed, decoder_pool=pool)
+            videos = (uploads.original_of(Path(path or "")) for path in (first, second))
+            return measure(VideoPair("", *videos), cancelled=changed, decoder_pool=pool)
 
         try:
             found = await self._measuring.run(visitor_of(request), work)
@@ -489,8 +489,7 @@ class Handlers:
 
         def show() -> Updates:
             services, saved = self.services, read()
-            known = [*services.examples.videos]
-            known += session.shown.files if session.shown else ()
+            known = [*services.examples.videos, *(session.shown.files if session.shown else ())]
             trace, visitor = saved.trace, visitor_of(request)
             videos = shown_videos(services.uploads, saved, known, visitor)
             shown = services.sessions.start_replay(session, saved, videos, visitor.owner)

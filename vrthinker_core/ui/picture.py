@@ -51,7 +51,7 @@ UNRULY = re.compile("[\u202a-\u202e\u2066-\u2069]|(?<=[\u0300-\u036f]{2})[\u0300
 
 
 class Theme(NamedTuple):
-    """Colours, those of the page."""
+    """The page's colours."""
 
     paper: str
     ink: str

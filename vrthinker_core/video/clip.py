@@ -9,10 +9,11 @@ import contextlib
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from pathlib import Path
+from typing import TypeVar
 
 from vrthinker_core.errors import DecoderDied, VideoError, VideoUnavailable, VrThinkerError
 from vrthinker_core.types import ClipInfo, Frame, FrameRef, Side, VideoPair
@@ -21,6 +22,8 @@ from vrthinker_core.types.messages import Cancelled
 from vrthinker_core.video.files import open_local, shown_name
 from vrthinker_core.video.limits import Limits
 from vrthinker_core.video.process import DecoderPool, Header, Worker, start_worker
+
+T = TypeVar("T")
 
 POLL_SECONDS = 0.1  # between two checks for cancellation, while videos open and decode
 
@@ -226,6 +229,22 @@ def first_error(failed: Mapping[Side, VrThinkerError]) -> VrThinkerError | None:
     return first
 
 
+def for_both_sides(
+    work: Callable[[Side], T], cancelled: Cancelled, close: Callable[[], None]
+) -> dict[Side, Future[T]]:
+    """Call `work` for both sides at once; return both futures, done.
+
+    If `cancelled`, calls `close`, which must make `work` end.
+    """
+    executor = ThreadPoolExecutor(len(Side))
+    futures = {side: executor.submit(work, side) for side in Side}
+    executor.shutdown(wait=False)
+    while wait(futures.values(), POLL_SECONDS).not_done:
+        if cancelled():
+            close()
+    return futures
+
+
 def frame_source(clips: tuple[Clip, Clip], cancelled: Cancelled = lambda: False) -> FrameSource:
     """Return a function that reads frames of both clips by reference.
 
@@ -234,17 +253,15 @@ def frame_source(clips: tuple[Clip, Clip], cancelled: Cancelled = lambda: False)
     If `cancelled`, the function closes both clips while they decode and raises `VideoError`.
     """
 
+    def close() -> None:
+        for clip in clips:
+            clip.close()
+
     def frames(refs: Sequence[FrameRef]) -> tuple[Frame, ...]:
-        executor = ThreadPoolExecutor(len(clips))
-        futures = {
-            side: executor.submit(clip.frames, [ref.slot for ref in refs if ref.side is side])
-            for side, clip in zip(Side, clips, strict=True)
-        }
-        executor.shutdown(wait=False)  # threads end when decoding ends or the clips close
-        while wait(futures.values(), POLL_SECONDS).not_done:
-            if cancelled():
-                for clip in clips:
-                    clip.close()
+        def read(side: Side) -> tuple[Frame, ...]:
+            return clips[side - 1].frames([ref.slot for ref in refs if ref.side is side])
+
+        futures = for_both_sides(read, cancelled, close)
         errors = {side: future.exception() for side, future in futures.items()}
         failed = {side: each for side, each in errors.items() if isinstance(each, VideoError)}
         if error := first_error(failed):

@@ -145,8 +145,8 @@ class FrameCache:
     def missing(self, total: int) -> dict[int, list[Sizing]]:
         """Return the uncached sizings of all slots, by frame index.
 
-        If not all would fit, only those of the first slots are included. A frame that will be
-        cached as decoded has no sizings, because it is converted on demand.
+        If the cache has no room for all slots, returns those of the first slots. A frame that is
+        cached as decoded needs no sizings: it is converted on demand.
         """
         side, plan = self._side, self._plan
         if self._keeps_frames:

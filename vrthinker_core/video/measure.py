@@ -4,7 +4,6 @@ import contextlib
 import math
 import statistics
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Literal, NamedTuple
 from vrthinker_core.errors import DecoderDied, VideoError
 from vrthinker_core.types import Side, VideoPair
 from vrthinker_core.types.messages import Cancelled
-from vrthinker_core.video.clip import POLL_SECONDS, first_error
+from vrthinker_core.video.clip import first_error, for_both_sides
 from vrthinker_core.video.files import open_local, shown_name
 from vrthinker_core.video.limits import Limits
 from vrthinker_core.video.process import DecoderPool, Header, Worker, start_worker
@@ -82,17 +81,16 @@ def measure(
     Raises `VideoError` for an unreadable video, as a comparison does, and if `cancelled`.
     """
     workers: list[Worker] = []
-    executor = ThreadPoolExecutor(2)
-    paths = zip(Side, (pair.first, pair.second), strict=True)
-    futures = {
-        side: executor.submit(_find, side, Path(path), workers, cancelled, decoder_pool)
-        for side, path in paths
-    }
-    executor.shutdown(wait=False)
-    while wait(futures.values(), POLL_SECONDS).not_done:
-        if cancelled():
-            for worker in workers:
-                worker.end()
+
+    def find(side: Side) -> _Findings:
+        path = (pair.first, pair.second)[side - 1]
+        return _find(side, Path(path), workers, cancelled, decoder_pool)
+
+    def close() -> None:
+        for worker in workers:
+            worker.end()
+
+    futures = for_both_sides(find, cancelled, close)
     errors = {side: future.exception() for side, future in futures.items()}
     failed = {
         side: type(error)(f"Video {side:d}: {error}")

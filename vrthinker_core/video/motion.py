@@ -26,7 +26,6 @@ _FRAMES = 7200  # that are measured at most: 160 MB of pictures
 _COLUMNS, _DETAIL_COLUMNS = 160, 480  # of a picture for motion, and for sharpness
 _EVENTS = 100  # that are told at most
 
-
 MotionEvent = tuple[str, float, float]  # a kind of `measure.FactKind`, start and end in seconds
 
 
@@ -97,7 +96,7 @@ def _luma(frame: VideoFrame, columns: int, rows: int) -> Grey:
 
 
 def _shrunk(pixels: Any, columns: int, rows: int) -> Any:
-    """Return about the area average; OpenCV makes that of 2 x 2 far faster than others."""
+    """Shrink by about the area average: halve while possible, which OpenCV does fast."""
     while pixels.shape[1] >= 2 * columns and pixels.shape[0] >= 2 * rows:
         down, across = (side // 2 for side in pixels.shape)
         even = pixels[: 2 * down, : 2 * across]
@@ -111,11 +110,16 @@ class Motion:
     """Differences and events of the pictures of a clip."""
 
     def __init__(self, pictures: list[Grey], keys: list[bool], edges: NDArray[np.float64]) -> None:
-        """Take pictures, which are key frames, when each begins, and the last one's end."""
+        """Measure pictures.
+
+        `keys`: whether each is a key frame. `edges`: the second at which each begins, and the end
+        of the last one.
+        """
         self._pictures, self._edges = pictures, edges
-        self._keys = np.array(keys) & (2 * sum(keys) < len(keys))  # Else all are
+        # In a codec of key frames alone, a key frame is nothing special.
+        self._keys = np.array(keys) & (2 * sum(keys) < len(keys))
         self.differences = _changes(pictures)
-        # At a quarter of the size, changes of quality vanish and those of content stay.
+        # At a quarter of the size, a change of quality cannot be seen, a change of content can.
         rows = max(16, pictures[0].shape[0] // 4)  # OpenCV's flow crashes with fewer rows
         self._coarse = [_shrunk(each, 40, rows) for each in pictures]
         # Places count the pictures that do not repeat the one before, as those of slow motion do.
