@@ -236,7 +236,7 @@ VRThinker.Closer = class {
     const look = { class: "vrt vrt-closer", "aria-labelledby": this.title.id };
     this.node = element("dialog", look, parts);
     const onDrag = (x) => this.mode === "wipe" && this.setWipe(100 * x);
-    const onZoom = (scale) => say(this.zoomed, `${Math.round(scale * 100)} %`);
+    const onZoom = (scale) => say(this.zoomed, scale === 1 ? "Fit" : `${Math.round(scale * 100)} %`);
     this.zoom = new VRThinker.Zoom(this.lenses, onDrag, onZoom);
     this.setWipe(50);
     this.node.addEventListener("keydown", (event) => this.onKey(event));
@@ -272,7 +272,7 @@ VRThinker.Closer = class {
       return button({ "data-mode": mode }, text, () => this.drawMode(mode));
     });
     const out = this.button("−", () => this.zoom.by(1 / VRThinker.ZOOM_STEP), "Zoom out");
-    this.zoomed = this.button("100 %", () => this.zoom.set(), "Show all of the frames");
+    this.zoomed = this.button("Fit", () => this.zoom.set(), "Show all of the frames");
     const nearer = this.button("+", () => this.zoom.by(VRThinker.ZOOM_STEP), "Zoom in");
     const modes = group("vrt-group", "How the frames are compared", this.modes);
     const zoom = group("vrt-group", "Zoom", out, this.zoomed, nearer);

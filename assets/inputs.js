@@ -25,7 +25,8 @@ VRThinker.Inputs = class {
     const written = document.querySelector("#prompt textarea")?.value.trim();
     const edited = judged !== undefined && written !== judged.trim();
     const { speaks, title } = VRThinker.chooser ?? {};
-    const isOther = this.run.over && this.run.verdict?.says && speaks && speaks !== judge;
+    const mayAsk = this.run.over && !this.run.recorded && this.run.verdict?.says;
+    const isOther = mayAsk && speaks && speaks !== judge;
     const other = isOther && `Verdict by ${judge}. Compare to hear ${title}.`;
     const said = edited || changed || other ? [edited && judged, changed, other] : [];
     fill(this.notice, said, () => [
@@ -318,10 +319,10 @@ VRThinker.hero = ({ clips, question, watch }, pictures, about, play) => {
 };
 
 /* What a page without a run shows: how it goes, and what it costs. */
-VRThinker.intro = ({ steps, facts: [onServer, onOwnMachine] }) => {
+VRThinker.intro = ({ steps, costs }) => {
   const isOwn = ["localhost", "127.0.0.1", "[::1]"].includes(location.hostname);
   const section = { class: "vrt-intro", "aria-label": "How it works" };
   return element("section", section,
     element("ol", "vrt-steps", steps.map((step) => element("li", "", step))),
-    element("p", "vrt-costs", isOwn ? onOwnMachine : onServer));
+    element("p", "vrt-costs", costs.replace("{}", isOwn ? "your machine" : "this server")));
 };

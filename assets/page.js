@@ -7,7 +7,7 @@ VRThinker.Share = class {
   constructor() {
     const download = ([text, file]) =>
       element("a", { download: `vr-thinker-${file}`, "data-file": file }, text);
-    const files = [["Save picture", "picture.png"], ["Report", "report.html"], ["Trace", "trace.json"]];
+    const files = [["Save picture", "picture.png"], ["Report, one file", "report.html"], ["Trace", "trace.json"]];
     this.downloads = files.map(download);
     for (const each of this.downloads) each.addEventListener("click", () => this.close());
     const [save, ...others] = this.downloads;
@@ -23,10 +23,10 @@ VRThinker.Share = class {
     };
     this.link = field("Link to this run");
     this.frame = field(null); // The label around it names it
-    const embed = element("label", "", "Report in a page of yours", this.frame);
-    this.found = element("div", { class: "vrt-found", hidden: "" }, this.link, embed);
+    this.embed = element("label", "", "Report in a page of yours", this.frame);
+    this.found = element("div", { class: "vrt-found", hidden: "" }, this.link, this.embed);
     this.said = element("p", { class: "vrt-said", role: "status" });
-    const menu = element("div", "", this.picture, save, copy, this.found, this.said, others);
+    const menu = element("div", "", this.picture, save, others[0], copy, this.found, this.said, others[1]);
     this.node = element("details", "vrt-send", element("summary", "", "Share"), menu);
     this.node.addEventListener("keydown", ({ key }) => key === "Escape" && this.close(true));
     document.addEventListener("click", ({ target }) => this.node.contains(target) || this.close());
@@ -78,10 +78,11 @@ VRThinker.Share = class {
     VRThinker.address.name(`trace=${answer.trace}`);
     const isCopied = await VRThinker.copy(this.link.value);
     const isLocal = /^(localhost|.*\.localhost|127\..*|\[::1\])$/.test(location.hostname);
+    this.embed.hidden = isLocal;
     tell([
       isCopied ? "Copied." : "Copy the link from the field.",
       isLocal ? "It opens on this computer only." : "",
-      "Whoever has it sees frames of both videos, as long as the server keeps the run.",
+      "Whoever has it sees both videos, the prompt and all turns, as long as the server keeps the run.",
     ].filter(Boolean).join(" "));
   }
 };
@@ -193,13 +194,20 @@ VRThinker.showKeys = () => {
   node.showModal();
 };
 
-/** Each pair of frames lies at the same share of both videos: told if one is much longer. */
-VRThinker.tellLengths = (node, videos) => {
-  const [first = NaN, second = NaN] = videos.map((video) => video?.duration);
-  node.hidden = !(Math.max(first, second) > 2 * Math.min(first, second));
+/** Tell lengths and shapes that differ: pairs of frames lie at the same share of both videos. */
+VRThinker.tellUnlike = (node, [first, second]) => {
+  const isUnlike = (most, one, other) => Math.max(one, other) > most * Math.min(one, other);
   const last = (time) => (time < 120 ? `${Math.round(time)} s` : `${Math.round(time / 60)} min`);
-  const share = "Each pair of frames is the same share of both, not the same second.";
-  say(node, node.hidden ? "" : `Video 1 lasts ${last(first)}, video 2 ${last(second)}. ${share}`);
+  const size = ({ videoWidth, videoHeight }) => `${videoWidth} × ${videoHeight}`;
+  const shape = (video) => video?.videoWidth / video?.videoHeight;
+  const told = [
+    isUnlike(2, first?.duration, second?.duration) &&
+      `Video 1 lasts ${last(first.duration)}, video 2 ${last(second.duration)}. ` +
+        "Each pair of frames is the same share of both, not the same second.",
+    isUnlike(1.1, shape(first), shape(second)) &&
+      `Video 1 has ${size(first)} pixels, video 2 ${size(second)}: their shapes differ.`,
+  ].filter(Boolean);
+  fill(node, told, () => [told.join(" ")]);
 };
 
 /** Keys move the players unless they are meant for what has the focus. */
@@ -245,7 +253,7 @@ VRThinker.mountRail = (root, props, watch, words, trigger) => {
   document.addEventListener("vrt:tile", ({ detail }) => rail.show(detail));
   const onVideo = () => {
     rail.again();
-    VRThinker.tellLengths(lengths, players.videos());
+    VRThinker.tellUnlike(lengths, players.videos());
   };
   for (const name of ["loadedmetadata", "emptied"]) document.addEventListener(name, onVideo, true);
   document.addEventListener("seeked", () => rail.draw(), true);
@@ -328,18 +336,23 @@ VRThinker.openVote = () => {
 VRThinker.mountScope = (root, props, watch, { about, told, choose, compare, go }, trigger) => {
   const limits = element("p", { id: "vrt-judge-limits" }); // the chip's description
   const line = element("p", { role: "status" });
-  const first = button("vrt-pill", "", () => VRThinker.chooser.send(VRThinker.chooser.first));
-  const notice = element("div", "vrt-cannot", line, element("p", "vrt-ways", first));
-  /** Compare asks for another judge if the chosen one cannot judge these videos. */
+  const others = button("vrt-pill", choose, () => VRThinker.chooseJudge());
+  const notice = element("div", "vrt-cannot", line, element("p", "vrt-ways", others));
+  /** Compare takes the judge that is ready, else asks, if the chosen one cannot judge these. */
   VRThinker.askForJudge = () => {
     const isAsked = VRThinker.outside && document.querySelector("#prompt textarea").value.trim();
-    if (isAsked) VRThinker.chooseJudge();
+    const { chooser } = VRThinker;
+    if (isAsked && chooser.first) chooser.send(chooser.first);
+    else if (isAsked) VRThinker.chooseJudge();
     return Boolean(isAsked);
   };
   const offer = () => {
-    const { title } = VRThinker.chooser?.first ?? {};
-    first.hidden = !title;
-    say(first, compare.replace("{}", () => title));
+    const { first } = VRThinker.chooser ?? {};
+    others.hidden = !first; // else Compare is the way to them
+    const texts = document.getElementById("go")?.childNodes ?? []; // none yet when this is mounted
+    const text = [...texts].find(({ nodeName, data }) => nodeName === "#text" && data.trim());
+    const other = first ? compare.replace("{}", () => first.title) : choose;
+    if (text) text.data = VRThinker.outside ? other : go;
   };
   root.classList.add("vrt", "vrt-scope");
   root.replaceChildren(limits, notice);
@@ -349,16 +362,14 @@ VRThinker.mountScope = (root, props, watch, { about, told, choose, compare, go }
     if (Boolean(VRThinker.outside) !== outside) setTimeout(() => trigger("select")); // the status
     VRThinker.outside = outside && told;
     root.hidden = !demo;
-    const shown = outside || !demo ? [] : about;
-    fill(limits, shown, ([name, can]) => [element("b", "", name), ` ${can}`]);
-    notice.hidden = !outside;
+    const limit = ([name, can]) => [element("b", "", name), ` ${can}`];
+    fill(limits, outside || !demo ? [] : about, limit);
+    notice.hidden = !outside || VRThinker.trace.recorded; // who reads needs no judge
     say(line, outside ? told : "");
-    const texts = document.getElementById("go")?.childNodes ?? []; // none yet when this is mounted
-    const text = [...texts].find(({ nodeName, data }) => nodeName === "#text" && data.trim());
-    if (text) text.data = outside ? choose : go;
     offer();
   };
   document.addEventListener("vrt:judges", offer);
+  document.addEventListener("vrt:trace", draw);
   watch("value", draw);
   draw();
 };
@@ -374,13 +385,17 @@ VRThinker.mountExamples = (root, props, trigger) => {
     if (cards[0].folded) root.append(element("details", "", element("summary", "", row), list));
     else root.append(element("h2", cards[0].hero ? "vrt-first" : "", row), list);
   }
-  const fold = ({ detail: { run } }) => root.classList.toggle("vrt-compact", Boolean(run));
+  const fold = (isWanted) => {
+    const isFolded = isWanted === true || VRThinker.trace.run || VRThinker.rail?.players.isPair;
+    root.classList.toggle("vrt-compact", Boolean(isFolded));
+  };
   document.addEventListener("vrt:trace", fold);
+  document.addEventListener("loadedmetadata", fold, true);
   root.addEventListener("click", ({ target }) => {
     if (!target.closest("li") || target.closest(".vrt-hold")) return;
     const cover = element("p", { class: "vrt vrt-cover", role: "status" }, "Opening a run…");
     const stage = document.getElementById("stage");
-    fold({ detail: { run: true } });
+    fold(true);
     stage.before(cover);
     cover.style.top = `${stage.offsetTop}px`;
     VRThinker.uncover(cover);

@@ -468,7 +468,7 @@ VRThinker.Rail = class {
     const numbers = this.numbers();
     const told = (video, side) => video && `Video ${side + 1} ${seconds(this.timeOf(video, side))}`;
     const index = numbers && `#${numbers} (of 0–${this.grid.last})`;
-    const where = [index, ...players.videos().map(told)].filter(Boolean).join(" · ");
+    const where = [...players.videos().map(told), index].filter(Boolean).join(" · ");
     this.fill.style.width = `${place * 100}%`;
     this.root.style.setProperty("--place", place);
     time.ariaLive = playing ? "off" : "polite"; // else each frame would be told
@@ -479,7 +479,7 @@ VRThinker.Rail = class {
     this.name("play", playing ? "Pause both" : "Play both");
     say(buttons.speed, `${speed}×`);
     buttons.speed.ariaLabel = `Speed ${speed}×`;
-    buttons.loop.ariaPressed = players.loop;
+    buttons.loop.ariaPressed = players.loop && !players.once;
     buttons.swap.disabled = this.live || players.showStills;
     buttons.closer.disabled = !players.isPair;
   }
@@ -489,7 +489,7 @@ VRThinker.Rail = class {
 VRThinker.Measured = class {
   constructor(players, words) {
     Object.assign(this, { players, words });
-    this.chart = element("div", { class: "vrt-curves", title: words.help });
+    this.chart = element("div", "vrt-curves");
     const curve = (side) => `<svg viewBox="0 0 1 1" preserveAspectRatio="none"
       class="vrt-side${side}"><polyline/></svg>`;
     this.chart.innerHTML = curve(1) + curve(2);
@@ -499,6 +499,7 @@ VRThinker.Measured = class {
     });
     this.facts = element("ul", "vrt-facts-measured");
     this.node = element("section", { class: "vrt-measured", "aria-label": words.name },
+      element("p", "", element("b", "", words.name), words.help),
       this.chart, element("div", { role: "status" }, this.facts));
   }
 
@@ -513,14 +514,11 @@ VRThinker.Measured = class {
       // A root, so that a small movement is seen beside a cut.
       const point = ([time, difference]) =>
         `${(time / duration).toFixed(4)},${(0.97 - 0.94 * Math.sqrt(difference / most)).toFixed(4)}`;
-      svg.firstChild.setAttribute("points", (curves?.[side] ?? []).map(point).join(" "));
+      svg.firstChild.setAttribute("points", (curves?.[side] ?? []).slice(1).map(point).join(" "));
     });
     const told = facts.length ? facts : [{ text: curves ? words.nothing : words.waits }];
-    const name = element("b", "", `${words.name} `);
-    this.facts.replaceChildren(...told.map(({ text, side, at }, place) => {
-      const fact = side ? button("vrt-ref", text, () => this.show(side, at)) : text;
-      return element("li", "", place === 0 && name, fact);
-    }));
+    this.facts.replaceChildren(...told.map(({ text, side, at }) =>
+      element("li", "", side ? button("vrt-ref", text, () => this.show(side, at)) : text)));
   }
 
   show(side, at) {

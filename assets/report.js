@@ -38,7 +38,13 @@ if (data) {
   const look = { controls: true, loop: true, muted: true, playsInline: true };
   const clip = (src, side) =>
     make("video", { src, ariaLabel: `Video ${side + 1}`, className: `vrt-side${side + 1}`, ...look });
-  fill(document.querySelector(".vrt-clips"), clips, () => clips.map(clip));
+  const videos = clips.map(clip);
+  const named = (video) => element("div", "", element("b", "", video.ariaLabel), video);
+  fill(document.querySelector(".vrt-clips"), clips, () => videos.map(named));
+  for (const act of ["play", "pause"]) { // one click moves both
+    const both = () => videos.forEach((each) => each[act]());
+    for (const video of videos) video.addEventListener(act, both);
+  }
   VRThinker.closer = new VRThinker.Closer();
   const frames = document.getElementById("frames");
   const gallery = new VRThinker.Gallery(frames.lastElementChild, "");

@@ -153,7 +153,7 @@ VRThinker.steps = (turns, coming) =>
   turns.map(({ tiles: { length }, labels = [], live }, place) => {
     const next = (turns[place + 1] ?? coming)?.tiles.length;
     const pairs = length > 0 && `${length} ${length === 1 ? "pair" : "pairs"}`;
-    const said = live ? "…" : next ? `asks ${next}` : labels.length > 0 && "answer";
+    const said = live ? "…" : next ? `asks for ${next}` : labels.length > 0 && "answer";
     return [place + 1, pairs, said].filter(Boolean).join(" · ");
   });
 

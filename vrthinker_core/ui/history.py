@@ -588,12 +588,6 @@ class Examples:
         """The videos of all."""
         return [path for example in self.by_name.values() for path in example.videos]
 
-    @property
-    def seconds(self) -> list[float]:
-        """How long each run took, the shortest first; a script's time says nothing."""
-        ends = (example.trace.finished for example in self.by_name.values())
-        return sorted(end.seconds for end in ends if end and not end.scripted)
-
     def cards(self, thumbnails_of: Callable[[str], ThumbnailFiles]) -> list[dict[str, Any]]:
         """Return name, row (its heading), title, prompt, what it is, and a picture of each video.
 

@@ -31,13 +31,8 @@ class PageComponents:
         cards: Sequence[Mapping[str, Any]],
         judges: Sequence[str],
         lists_runs: bool = False,
-        seconds: Sequence[float] = (),
     ) -> None:
-        """Build it with `cards` of examples and `judges`; `lists_runs`: with a list of runs.
-
-        `seconds`: how long recorded runs took, the shortest first.
-        """
-        self._facts = words.facts(seconds)
+        """Build it with `cards` of examples and `judges`; `lists_runs`: with a list of runs."""
         outside = "target='_blank' rel='noopener noreferrer'"
         links = (f"<a href='{to}' {outside}>{name}</a>" for name, to in words.LINKS.items())
         title = f"<h1>{words.TITLE}</h1><p class='vrt-lead'>{words.LEAD}</p>"
@@ -112,7 +107,7 @@ class PageComponents:
                 help_texts = words.DIMENSION_HELP.items()
                 dimensions = [[each, DIMENSION_NAMES[each], text] for each, text in help_texts]
                 asked = json.dumps([[words.CHECK_ORDER, words.CHECK_HELP], dimensions])
-                told = f"{json.dumps({**words.INTRODUCTION, 'facts': self._facts})}, {asked}"
+                told = f"{json.dumps(words.INTRODUCTION)}, {asked}"
                 mount = f"mountTrace(host, props, watch, {told}, trigger)"
                 self.trace = _html(mount, {"turns": []}, "trace")
                 windows = [choice for choice in choices(setting("window")) if choice[1] != OWN]

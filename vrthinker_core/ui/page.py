@@ -143,8 +143,7 @@ class Page:
         with blocks:
             api.register_endpoints(blocks, services, self._mcp_tokens)
             cards = services.examples.cards(services.sessions.thumbnails)
-            names_of_judges, seconds = services.judges.names, services.examples.seconds
-            parts = PageComponents(cards, names_of_judges, services.runs is not None, seconds)
+            parts = PageComponents(cards, services.judges.names, services.runs is not None)
             handlers.connect(blocks, parts, services)
         blocks.open_queue()
         kinds = {block.get_block_name() for block in blocks.blocks.values()}

@@ -58,10 +58,11 @@ class Theme(NamedTuple):
     faint: str
     well: str
     accent: str
+    sides: tuple[str, str]
 
 
-LIGHT = Theme("#ffffff", "#18201f", "#5c6966", "#f1f5f4", "#0b7a6f")
-DARK = Theme("#111817", "#edf3f1", "#a3b1ae", "#1d2725", "#2bb3a3")
+LIGHT = Theme("#ffffff", "#18201f", "#5c6966", "#f1f5f4", "#0b7a6f", ("#1f5fc0", "#a4510a"))
+DARK = Theme("#111817", "#edf3f1", "#a3b1ae", "#1d2725", "#2bb3a3", ("#86b4ff", "#ffb066"))
 
 
 def _fonts(names: tuple[str, ...], size: int) -> Iterator[Font]:
@@ -256,9 +257,9 @@ def draw(trace: Trace, videos: VideosAtHand = (None, None), dark: bool = False) 
     height = height if place.is_beside else max(1, place.floor - y - CAPTION)
     for picture, ratio, side in frames:
         wide = max(1, min(half, int(ratio * height)))
-        size, colour = (wide, max(1, min(height, round(wide / ratio)))), theme.faint
+        size, colour = (wide, max(1, min(height, round(wide / ratio)))), theme.sides[side - 1]
         if side == winner:
-            around, colour = (size[0] + 8, size[1] + 8), theme.accent
+            around = size[0] + 8, size[1] + 8
             _panel(image, (x - 4, y - 4), Image.new("RGB", around, colour))
         is_barred = trace.started.settings.fit == "letterbox"  # bars go
         shaped = ImageOps.fit(picture, size) if is_barred else picture.resize(size)

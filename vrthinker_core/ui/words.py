@@ -101,11 +101,15 @@ INTRODUCTION: Mapping[str, Any] = {
         "Write the prompt and press Compare.",
         "Read along: its frames, its thoughts, its verdict. A click on any frame shows it in both videos.",
     ],
+    "costs": (
+        "It costs nothing, except with a hosted judge. Your videos stay on {}; a judge elsewhere is "
+        "sent only the frames that it looks at."
+    ),
 }
 # The strip under the rail, which tells what is certain of both videos without any judge
 MEASURED = {
     "name": "Measured",
-    "help": "How much each frame differs from the one before. Nobody judges here.",
+    "help": " Change from frame to frame, without a judge.",
     "waits": "Measuring both videos.",
     "nothing": "Nothing here is certain enough to be said.",
 }
@@ -215,14 +219,6 @@ def pair_cost(tokens: int, cost: float | None) -> str:
     """Say what one pair takes at a host, about."""
     price = "" if cost is None else f", ≈ {dollars(cost)}" if cost else ", free"
     return f"≈ {tokens:,} tokens{price} for a pair"
-
-
-def facts(seconds: Sequence[float]) -> list[str]:
-    """Return cost, place of the videos, and time of a run: for a server, and for one's machine."""
-    judged = "a judge elsewhere is sent only the frames that it looks at"
-    took = f" The recorded runs took {seconds[0]:.1f} to {seconds[-1]:.1f} s." if seconds else ""
-    places, free = ("this server", "your machine"), "It costs nothing, except with a hosted judge."
-    return [f"{free} Your videos stay on {place}; {judged}.{took}" for place in places]
 
 
 def place_in_queue(before: int) -> str:

@@ -241,7 +241,7 @@ def test_every_way_to_a_frame_of_a_run_without_videos_leads_to_its_stills(
         expect(steps.look(page, position)).to_contain_text("Thumbnail: the videos are gone")
         page.keyboard.press("Escape")
         assert steps.stills(page) == seen[number]
-        assert steps.moment(page).startswith(f"#{number} (of 0–")
+        assert f"#{number} (of 0–" in steps.moment(page)
         page.locator(".vrt-mark").nth(-1 - position).click()
         assert steps.stills(page) == list(seen.values())[-1 - position]
     page.keyboard.press("Home")

@@ -136,8 +136,8 @@ def test_a_branch_with_frames_of_the_players_stands_beside_its_origin(page: Page
     steps.show_example(page)
     steps.wait_until_playable(page, "second")
     check, origin, form = steps.button(page, CHECK), run_and_verdict(page), ask_at(page, 2)
-    box = page.locator(".vrt-track").bounding_box()
     for share in (0.3, 0.7):
+        box = page.locator(".vrt-track").bounding_box()
         page.mouse.click(box["x"] + share * box["width"], box["y"] + box["height"] * 0.8)
         steps.button(form, "Use the frame in the players").click()
     frames = form.get_by_label("with these frames").input_value()
