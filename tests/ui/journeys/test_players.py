@@ -52,6 +52,7 @@ def test_a_pair_plays_once_and_is_measured_and_seen_large(page: Page, clips: Cli
     dialog = page.get_by_role("dialog", name="Both videos")
     page.wait_for_function("VRThinker.closer.players.playing")
     page.keyboard.press("Space")
+    page.evaluate("VRThinker.closer.players.stand(0.5)")
     for mode in ("Wipe", "Flicker", "Difference"):
         steps.button(dialog, mode, exact=True).click()
     dialog.locator(".vrt-lenses").focus()
