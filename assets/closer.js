@@ -236,7 +236,7 @@ VRThinker.Closer = class {
     const look = { class: "vrt vrt-closer", "aria-labelledby": this.title.id };
     this.node = element("dialog", look, parts);
     const onDrag = (x) => this.mode === "wipe" && this.setWipe(100 * x);
-    const onZoom = (scale) => say(this.zoomed, scale === 1 ? "Fit" : `${Math.round(scale * 100)} %`);
+    const onZoom = (scale) => say(this.zoomed, scale > 1 ? `${Math.round(scale * 100)} %` : "Fit");
     this.zoom = new VRThinker.Zoom(this.lenses, onDrag, onZoom);
     this.setWipe(50);
     this.node.addEventListener("keydown", (event) => this.onKey(event));

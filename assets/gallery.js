@@ -8,13 +8,6 @@ VRThinker.isNamed = (sentence, numbers) => {
   return known !== "" && new RegExp(`${BEFORE}(?:${known})${AFTER}`, "i").test(sentence);
 };
 
-/** What writes text into a node so that the sentences that name these frames stand out. */
-VRThinker.sentenceWriter = (numbers) => (node, text) => {
-  const { SENTENCE, isNamed, pieces, replace } = VRThinker;
-  const drawn = (part) => element(isNamed(part, numbers) ? "mark" : "span", "", pieces(part));
-  replace(node, text.split(SENTENCE).filter(Boolean).map(drawn));
-};
-
 VRThinker.isSeen = (tile) => !tile.parentElement.hidden;
 VRThinker.timeOf = (half) => (half ? seconds(half.time) : "not requested");
 VRThinker.timesOf = (tag, { halves }) =>
@@ -44,7 +37,7 @@ VRThinker.ChosenPair = class {
   }
 
   update({ turns, ballot }, tile, turn) {
-    const { Passage, frames, marksOf, screen, sentenceWriter, timesOf } = VRThinker;
+    const { Passage, frames, markSentences, marksOf, screen, timesOf } = VRThinker;
     const numbers = frames(tile).split(" · ");
     const written = [...this.reasoning(turns, tile, turn, numbers), ...turns[turn].parts];
     const parts = ballot?.hidden ? [["Think", "Hidden until you have voted."]] : written;
@@ -56,7 +49,7 @@ VRThinker.ChosenPair = class {
       element("p", "vrt-state", marksOf(tile, turn).join(" · ")),
     ]);
     fill(this.text, [numbers, turn, facts, parts.map(([heading]) => heading)], () => {
-      this.passages = parts.map(() => new Passage("p", sentenceWriter(numbers)));
+      this.passages = parts.map(() => new Passage("p", link));
       return this.passages.flatMap(({ node }, place) => {
         const [heading] = parts[place];
         const noted = facts && heading === "Snapshot" ? VRThinker.facts(facts, node) : [node];
@@ -67,6 +60,7 @@ VRThinker.ChosenPair = class {
       row.classList.toggle("vrt-named", numbers.includes(row.firstChild.textContent.slice(1)));
     }
     parts.forEach(([, text], place) => this.passages[place].update(text));
+    markSentences(this.node, numbers, "vrt-chosen");
   }
 
   /** The later sentences for which the pair counts as named. */

@@ -191,7 +191,7 @@ VRThinker.Address = class {
   awaited = null; // what the browser went to, until that run is shown
   asked = this.shown(); // what the server is asked for, as a page that opens asks for its address
   next = null; // what to ask for once that is answered
-  moment = location.hash; // "#turn-2" or "#frame-62" of the run that a link names, until it is shown
+  moment = location.hash; // "#turn-2" or "#frame-62" of a link's run, until it is shown
 
   constructor() {
     document.addEventListener("vrt:look", ({ detail: { tile } }) =>
@@ -289,7 +289,7 @@ VRThinker.hero = ({ clips, question, watch }, pictures, about, play) => {
     return element("span", `vrt-side${side + 1}`, make("video", look), name);
   });
   const clipsNode = element("div", "vrt-hero-clips", sides);
-  const both = new VRThinker.Players([1, 2].map((side) => `.vrt-hero-clips .vrt-side${side} video`));
+  const both = new VRThinker.Players([1, 2].map((side) => `.vrt-hero .vrt-side${side} video`));
   let held = VRThinker.isCalm();
   let seen = false;
   const move = () => {

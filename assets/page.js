@@ -7,13 +7,14 @@ VRThinker.Share = class {
   constructor() {
     const download = ([text, file]) =>
       element("a", { download: `vr-thinker-${file}`, "data-file": file }, text);
-    const files = [["Save picture", "picture.png"], ["Report, one file", "report.html"], ["Trace", "trace.json"]];
-    this.downloads = files.map(download);
+    this.downloads = [["Save picture", "picture.png"], ["Report, one file", "report.html"],
+      ["Trace", "trace.json"]].map(download);
     for (const each of this.downloads) each.addEventListener("click", () => this.close());
-    const [save, ...others] = this.downloads;
+    const [save, report, trace] = this.downloads;
     this.picture = button("", "Copy picture", () => this.copyPicture());
     // Only of safe origins, and not in each browser; else they are saved.
-    this.save = Object.assign(save, { hidden: Boolean(navigator.clipboard?.write && window.ClipboardItem) });
+    save.hidden = Boolean(navigator.clipboard?.write && window.ClipboardItem);
+    this.save = save;
     this.picture.hidden = !save.hidden;
     const copy = button("", "Copy link", () => this.share());
     const field = (ariaLabel) => {
@@ -26,8 +27,9 @@ VRThinker.Share = class {
     this.embed = element("label", "", "Report in a page of yours", this.frame);
     this.found = element("div", { class: "vrt-found", hidden: "" }, this.link, this.embed);
     this.said = element("p", { class: "vrt-said", role: "status" });
-    const menu = element("div", "", this.picture, save, others[0], copy, this.found, this.said, others[1]);
-    this.node = element("details", "vrt-send", element("summary", "", "Share"), menu);
+    const ways = [this.picture, save, report, copy, this.found, this.said, trace];
+    this.node = element("details", "vrt-send", element("summary", "", "Share"),
+      element("div", "", ways));
     this.node.addEventListener("keydown", ({ key }) => key === "Escape" && this.close(true));
     document.addEventListener("click", ({ target }) => this.node.contains(target) || this.close());
     document.addEventListener("vrt:trace", ({ detail }) => this.update(detail));
@@ -71,8 +73,8 @@ VRThinker.Share = class {
     const name = encodeURIComponent(answer.trace);
     const here = `${location.origin}${location.pathname}`;
     this.link.value = `${here}?trace=${name}`;
-    this.frame.value =
-      `<iframe src="${here}reports/${name}.html" title="VR-Thinker" width="100%" height="800"></iframe>`;
+    const src = `${here}reports/${name}.html`;
+    this.frame.value = `<iframe src="${src}" title="Report" width="100%" height="800"></iframe>`;
     this.found.hidden = false;
     this.link.focus();
     VRThinker.address.name(`trace=${answer.trace}`);
@@ -82,7 +84,7 @@ VRThinker.Share = class {
     tell([
       isCopied ? "Copied." : "Copy the link from the field.",
       isLocal ? "It opens on this computer only." : "",
-      "Whoever has it sees both videos, the prompt and all turns, as long as the server keeps the run.",
+      "Whoever has it sees videos, prompt and all turns, as long as the server keeps the run.",
     ].filter(Boolean).join(" "));
   }
 };
@@ -135,7 +137,8 @@ VRThinker.Buttons = class {
     const begun = running && number > this.number;
     Object.assign(this, { number, running });
     if (begun) this.follow();
-    if (again) setTimeout(() => this.running && this.number === number && this.follow(), 1000 * again);
+    const goesOn = () => this.running && this.number === number && this.follow();
+    if (again) setTimeout(goesOn, 1000 * again);
     document.getElementById("ask").classList.toggle("vrt-running", running);
     document.dispatchEvent(new CustomEvent("vrt:running"));
     if (focused?.id === (running ? "go" : "stop")) VRThinker.pointerFocus.pass(focused);
@@ -180,14 +183,16 @@ VRThinker.showKeys = () => {
   const told = {
     Space: "Play or pause both videos", "← →": "The judge’s earlier or later frame",
     ", .": "One frame back or on", "Home End": "Start or end", F: "Both videos, large",
-    "Ctrl Enter": "Compare, from the prompt", "A = B X": "Vote, while blind", "+ − 0": "Zoom, in the closer look",
+    "Ctrl Enter": "Compare, from the prompt", "A = B X": "Vote, while blind",
+    "+ − 0": "Zoom, in the closer look",
   };
   const rows = Object.entries(told).map(([keys, does]) => [
     element("dt", "", keys.split(" ").map((key) => element("kbd", "", key))),
     element("dd", "", does),
   ]);
   const node = element("dialog", { class: "vrt vrt-keys", "aria-label": "Keys" },
-    element("h2", "", "Keys"), element("dl", "", rows.flat()), button("vrt-pill", "Close", () => node.close()));
+    element("h2", "", "Keys"), element("dl", "", rows.flat()),
+    button("vrt-pill", "Close", () => node.close()));
   node.addEventListener("keydown", (event) => event.stopPropagation());
   node.addEventListener("close", () => node.remove());
   document.querySelector(".gradio-container .contain").append(node);
@@ -233,12 +238,11 @@ VRThinker.mountRail = (root, props, watch, words, trigger) => {
   const videos = ["#first video", "#second video"];
   const players = new VRThinker.Players(videos, () => rail.draw(), stills.sides);
   const measured = new VRThinker.Measured(players, words);
-  const onSwap = () => trigger("click", { act: "swap" });
   const onPair = () => {
     measured.update(null);
     trigger("submit");
   };
-  const rail = new VRThinker.Rail(root, players, onSwap, onPair);
+  const rail = new VRThinker.Rail(root, players, () => trigger("click", { act: "swap" }), onPair);
   root.append(measured.node);
   watch("value", () => measured.update(props.value));
   VRThinker.rail = rail;
@@ -305,7 +309,8 @@ VRThinker.mountTrace = (root, props, watch, introduction, [check, dimensions], t
     if (value.over && value.run && VRThinker.address.moment) {
       const moment = VRThinker.address.moment;
       VRThinker.address.moment = "";
-      for (const ms of [50, 800]) setTimeout(() => view.goTo(moment, "instant"), ms); // players come
+      // The players come, and move it.
+      for (const ms of [50, 800]) setTimeout(() => view.goTo(moment, "instant"), ms);
     }
   };
   watch("value", draw);

@@ -505,23 +505,20 @@ VRThinker.Measured = class {
 
   /** `found`: what the server measured, null while it measures; {} if it cannot. */
   update(found) {
-    const { words } = this;
+    const { players, words } = this;
     const { curves, facts = [] } = found ?? {};
     this.node.hidden = Boolean(found && !curves);
     const most = Math.max(1, ...(curves ?? []).flat().map(([, difference]) => difference));
     [...this.chart.children].forEach((svg, side) => {
-      const { duration = 1 } = this.players.videos()[side] ?? {};
+      const { duration = 1 } = players.videos()[side] ?? {};
       // A root, so that a small movement is seen beside a cut.
-      const point = ([time, difference]) =>
-        `${(time / duration).toFixed(4)},${(0.97 - 0.94 * Math.sqrt(difference / most)).toFixed(4)}`;
+      const point = ([time, change]) => [time / duration, 0.97 * (1 - Math.sqrt(change / most))];
       svg.firstChild.setAttribute("points", (curves?.[side] ?? []).slice(1).map(point).join(" "));
     });
     const told = facts.length ? facts : [{ text: curves ? words.nothing : words.waits }];
-    this.facts.replaceChildren(...told.map(({ text, side, at }) =>
-      element("li", "", side ? button("vrt-ref", text, () => this.show(side, at)) : text)));
-  }
-
-  show(side, at) {
-    this.players.stand(at / (this.players.videos()[side - 1]?.duration ?? 1));
+    this.facts.replaceChildren(...told.map(({ text, side, at }) => {
+      const show = () => players.stand(at / (players.videos()[side - 1]?.duration ?? 1));
+      return element("li", "", side ? button("vrt-ref", text, show) : text);
+    }));
   }
 };

@@ -37,7 +37,7 @@ if (data) {
   trace.notes = [];
   const look = { controls: true, loop: true, muted: true, playsInline: true };
   const clip = (src, side) =>
-    make("video", { src, ariaLabel: `Video ${side + 1}`, className: `vrt-side${side + 1}`, ...look });
+    make("video", { src, ariaLabel: `Video ${side + 1}`, ...look });
   const videos = clips.map(clip);
   const named = (video) => element("div", "", element("b", "", video.ariaLabel), video);
   fill(document.querySelector(".vrt-clips"), clips, () => videos.map(named));

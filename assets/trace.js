@@ -362,8 +362,8 @@ VRThinker.NAMED = new RegExp(
 );
 VRThinker.MOST_LINKS = 200;
 
-/** Mark the sentences below `root` that name one of these frames, where the browser can. */
-VRThinker.markSentences = (root, numbers) => {
+/** Highlight the sentences below `root` that name one of these frames, where the browser can. */
+VRThinker.markSentences = (root, numbers, name = "vrt-named") => {
   if (!window.Highlight) return;
   const marked = new Highlight();
   for (const node of numbers.length ? root.querySelectorAll(".vrt-text p") : []) {
@@ -380,7 +380,7 @@ VRThinker.markSentences = (root, numbers) => {
       if (range) marked.add(range);
     }
   }
-  CSS.highlights.set("vrt-named", marked);
+  CSS.highlights.set(name, marked);
 };
 
 /** `text` as nodes: its videos have their colours, and its frame numbers lead to their frames. */

@@ -243,7 +243,8 @@ VRThinker.Ballot = class {
     const keys = VRThinker.blind?.on ? [..."A=BX"] : [];
     this.sides.forEach((side, place) => {
       side.overall = order[place];
-      fill(side, [names, keys], () => [names[place], keys[place] && element("kbd", "", keys[place])]);
+      const key = keys[place] && element("kbd", "", keys[place]);
+      fill(side, [names, keys], () => [names[place], key]);
     });
   }
 

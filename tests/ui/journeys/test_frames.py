@@ -45,7 +45,8 @@ def shown(page: Page) -> list[str]:
 
 def named(page: Page) -> list[str]:
     """The sentences that stand out beside the chosen pair."""
-    return page.locator("#frames .vrt-pair mark").all_inner_texts()
+    marked = "[...CSS.highlights.get('vrt-chosen') ?? []].map(String)"
+    return list(page.evaluate(marked))
 
 
 def only(page: Page, name: str) -> None:
