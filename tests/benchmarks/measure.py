@@ -20,23 +20,12 @@ import numpy as np
 
 from tests.benchmarks.tools import benchmark_parser
 from tests.benchmarks.tools.phase_timer import processor_seconds
-from tests.video.support.planted_clips import FAULTS, TRAPS, Planted, planted_clip
-from tests.video.support.write_clips import AV1, FAST_VP8, FFV1, H264, HEVC, MPEG4, VP9, write
+from tests.video.support.planted_clips import CODECS, FAULTS, TRAPS, planted_clip
+from tests.video.support.write_clips import write
 from tests.video.test_measure import SEEN
-from vrthinker_core import VideoError, VideoPair, measure
+from vrthinker_core import MeasuredFact, VideoError, VideoPair, measure
 from vrthinker_core.video import DecoderPool
 from vrthinker_core.video.container import THREADS
-
-ENCODINGS: dict[str, tuple[str, dict[str, Any]]] = {
-    "h264": ("mp4", {"options": H264}),
-    "hevc": ("mp4", HEVC),
-    "vp8": ("webm", FAST_VP8),
-    "vp9": ("webm", VP9),
-    "av1": ("mp4", AV1),
-    "mpeg4": ("avi", MPEG4),
-    "mjpeg": ("avi", {"codec": "mjpeg", "pix_fmt": "yuvj420p", "options": {}}),
-    "ffv1": ("mkv", FFV1),
-}
 
 
 def main() -> None:
@@ -46,7 +35,7 @@ def main() -> None:
         folder, numbers = Path(name), range(15 if quick else 60)
         found, wrong_beside = _faults(folder, numbers, pool)
         clean, wrong = _clean(folder, numbers, pool)
-        ratios = {each: _time_ratio(folder, each, quick) for each in ENCODINGS}
+        ratios = {each: _time_ratio(folder, each, quick) for each in CODECS}
     print(f"{found} of {len(numbers)} faults told, {wrong_beside} wrong words beside them")
     print(f"{wrong} wrong words over {clean} clips without a fault")
     print(
@@ -71,17 +60,11 @@ def _faults(folder: Path, numbers: range, pool: DecoderPool) -> tuple[int, int]:
     for number in numbers:
         clip = planted_clip(folder, number, FAULTS[number % len(FAULTS)])
         facts = _told(clip.path, pool)
-        right = [fact for fact in facts if _is(clip, fact)]
+        right = [fact for fact in facts if clip.is_told_by(fact)]
         found, wrong = found + bool(right), wrong + len(facts) - len(right)
         if not right or len(facts) > len(right):
             print(f"{clip.path.name}, {clip.start:.2f} to {clip.end:.2f} s: {facts}")
     return found, wrong
-
-
-def _is(clip: Planted, fact: tuple[str, float, float]) -> bool:
-    near = abs(fact[1] - clip.start) <= clip.tolerance
-    ends = clip.fault != "freeze" or abs(fact[2] - clip.end) <= clip.tolerance
-    return fact[0] == clip.fault and near and ends
 
 
 def _clean(folder: Path, numbers: range, pool: DecoderPool) -> tuple[int, int]:
@@ -101,14 +84,14 @@ def _clean(folder: Path, numbers: range, pool: DecoderPool) -> tuple[int, int]:
     return count, wrong
 
 
-def _told(path: Path, pool: DecoderPool) -> list[tuple[str, float, float]]:
+def _told(path: Path, pool: DecoderPool) -> list[MeasuredFact]:
     facts = measure(VideoPair("p", path, path), decoder_pool=pool).facts
-    return [(fact.kind, fact.start, fact.end) for fact in facts if fact.sides == (1,)]
+    return [fact for fact in facts if fact.sides == (1,)]
 
 
 def _time_ratio(folder: Path, codec: str, quick: bool) -> float:
     """Processor time of two measurements, their processes included, over that of two decodes."""
-    suffix, how = ENCODINGS[codec]
+    suffix, how = CODECS[codec]
     size, rng = (854, 480) if quick else (1280, 720), np.random.default_rng(0)
     wide = np.kron(rng.integers(40, 200, (120, 400, 3), np.uint8), np.ones((8, 8, 1), np.uint8))
     noise = rng.integers(0, 12, (*size[::-1], 3), np.uint8)

@@ -10,7 +10,8 @@ from typing import Any
 import cv2
 import numpy as np
 
-from tests.video.support.write_clips import AV1, FAST_VP8, FFV1, HEVC, MPEG4, VP9, write
+from tests.video.support.write_clips import AV1, FAST_VP8, FFV1, H264, HEVC, MPEG4, VP9, write
+from vrthinker_core import MeasuredFact, Side
 
 FAULTS = ("freeze", "jump", "cut", "blur", "brightness")
 TRAPS = (
@@ -19,18 +20,19 @@ TRAPS = (
     *("wipe", "strobe", "rest"),
 )
 _SCENES = ("pan", "zoom", "sprites", "waves", "parallax")
-_CODECS: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("mp4", {"options": {"preset": "veryfast", "threads": "1", "crf": "23"}}),
-    ("mp4", {"options": {"preset": "veryfast", "threads": "1", "crf": "34"}, "gop": 250}),
-    ("mp4", HEVC),
-    ("webm", FAST_VP8),
-    ("webm", VP9),
-    ("mp4", AV1),
-    ("avi", {"codec": "mjpeg", "pix_fmt": "yuvj420p", "options": {}}),
-    ("avi", MPEG4),
-    ("mov", {"codec": "prores", "pix_fmt": "yuv422p10le", "options": {}}),
-    ("mkv", FFV1),
-)
+CODECS: dict[str, tuple[str, dict[str, Any]]] = {
+    "h264": ("mp4", {"options": H264}),
+    "h264, few bits": ("mp4", {"options": {**H264, "crf": "34"}, "gop": 250}),
+    "hevc": ("mp4", HEVC),
+    "vp8": ("webm", FAST_VP8),
+    "vp9": ("webm", VP9),
+    "av1": ("mp4", AV1),
+    "mjpeg": ("avi", {"codec": "mjpeg", "pix_fmt": "yuvj420p", "options": {}}),
+    "mpeg4": ("avi", MPEG4),
+    "prores": ("mov", {"codec": "prores", "pix_fmt": "yuv422p10le", "options": {}}),
+    "ffv1": ("mkv", FFV1),
+}
+"""Suffix and encoding of each."""
 _SIZES = ((320, 180), (426, 240), (240, 320), (176, 144), (480, 270))
 
 
@@ -43,6 +45,11 @@ class Planted:
     start: float
     end: float
     tolerance: float  # two frames, at least 0.1 s
+
+    def is_told_by(self, fact: MeasuredFact) -> bool:
+        near = abs(fact.start - self.start) <= self.tolerance
+        ends = self.fault != "freeze" or abs(fact.end - self.end) <= self.tolerance
+        return (fact.kind, fact.sides) == (self.fault, (Side.FIRST,)) and near and ends
 
 
 class _Scene:
@@ -101,7 +108,7 @@ class _Scene:
 def planted_clip(folder: Path, number: int, fault: str) -> Planted:
     """Write the clip of a number with a fault of `FAULTS`, or a trap of `TRAPS`."""
     rng = np.random.default_rng([number, len(fault)])
-    (suffix, how), size = _CODECS[number % len(_CODECS)], _SIZES[number % 7 % len(_SIZES)]
+    (suffix, how), size = [*CODECS.values()][number % 10], _SIZES[number % 7 % len(_SIZES)]
     rate = (24, 30, 25, 60, 15, 50)[number % 6]
     scene, other = (_Scene(_SCENES[(number // step) % 5], number + step, size) for step in (1, 7))
     count, noise = round(2.6 * rate), (0.0, 1.0, 3.0)[number % 3]
