@@ -248,7 +248,7 @@ def draw(trace: Trace, videos: VideosAtHand = (None, None), dark: bool = False) 
         is_barred = trace.started.settings.fit == "letterbox"  # bars go
         shaped = ImageOps.fit(picture, size) if is_barred else picture.resize(size)
         _panel(image, (x, y), shaped)
-        name = Lettering(words.VIDEO.format(side), 18, colour, bold=side == winner)
+        name = Lettering(f"Video {side}", 18, colour, bold=side == winner)
         name.write(image, x, y + size[1] + 5, half)
         x += (wide if is_beside else half) + GAP
     wide = (column + GAP) // columns - GAP

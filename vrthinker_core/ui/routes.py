@@ -89,7 +89,7 @@ def render_report(trace: Trace, clips: Sequence[str] = ()) -> str:
     style, script = joined("run.css"), joined(*VIEW, "report.js")
     # JSON that cannot close the script element around it
     messages = [run.messages() for run in view.runs]
-    saved = words.SAVED.format(f"{datetime.now(UTC):%d %B %Y}".lstrip("0"))
+    saved = "Saved " + f"{datetime.now(UTC):%d %B %Y}".lstrip("0")
     told = DEMO_RUN if view.outside_scope else view.headline if view.scripted else ""
     sent = {"trace": view.page(inline_image), "messages": messages, "saved": saved, "clips": clips}
     if (size := memory_of(sent) / 1e6) > MAX_REPORT_MB:

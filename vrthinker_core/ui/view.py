@@ -413,7 +413,7 @@ class RunView:
         left, silent = pace.seconds_left(seconds, most), seconds - pace.latest
         coming = f"at most {duration(math.ceil(left), whole=True)} left" if left else ""
         if silent >= SILENT_SECONDS:  # then no estimate holds
-            coming = words.SILENT.format(duration(math.floor(silent), whole=True))
+            coming = f"no word for {duration(math.floor(silent), whole=True)}"
         if again := pace.retrying:
             coming = words.RETRIED[again.busy].format(again.attempt, again.attempts)
         known = [
@@ -478,7 +478,7 @@ class RunView:
                 sentence, telling = prompt_reason(thoughts, label)
                 named = named[:telling]
             elif all(f"neither leads on the {topic}" in sentence for topic in OVERALL_TOPICS):
-                sentence = words.NO_DIFFERENCE_OVERALL
+                sentence = "It found no difference in prompt, picture or motion."
             for name in (dimension, DIMENSION_NAMES[dimension]):  # the row says so
                 sentence = sentence.removeprefix(f"{name}: ")
             sentence = sentence[:1].upper() + sentence[1:]
@@ -512,7 +512,7 @@ class RunView:
             "slots": list(vote.slots),
             "note": vote.note,
             "when": vote.at.astimezone(UTC).strftime("%d %b %Y, %H:%M UTC"),
-            "blind": words.BLIND if vote.blind else "",
+            "blind": "given before the verdict was seen" if vote.blind else "",
             "key": repr(vote),
         }
 
@@ -547,9 +547,9 @@ class RunView:
         summary, branch = [TAKEN_OVER] if taken else [], started.branch
         if tiles or number > 1:
             chosen = branch and branch.turn == number and branch.frames
-            why = words.STARTS_WITH if number == 1 else words.ASKED_FOR
+            why = "to begin with" if number == 1 else words.ASKED_FOR
             halves = [len(tile.halves) for tile in tiles]
-            summary.append(words.frames_came(halves, words.CHOSEN if chosen else why))
+            summary.append(words.frames_came(halves, "chosen for this branch" if chosen else why))
         # What an ended turn may have: [heading, …], labels, [heading, …]
         told: Json = {"confidence": [], "labels": [], "aside": []}
         reply, completion, (new, again) = turn.reply, turn.completion, self._request(turn)
@@ -670,7 +670,7 @@ def _facts(reply: Reply) -> Json | None:
             row = rows.setdefault(fact.frame, [f"#{fact.frame}", "", ""])
             row[column] = ", ".join(noted)
     columns = [f"Video {int(each.side)}{each.shows and f': {each.shows}'}" for each in videos]
-    return {"columns": ["Frame", *columns], "rows": [*rows.values()], "raw": words.RAW}
+    return {"columns": ["Frame", *columns], "rows": [*rows.values()], "raw": "In its own words"}
 
 
 def _parts(turn: Turn, ended: bool) -> list[list[str]]:
