@@ -380,7 +380,9 @@ class LinkPreviewMiddleware:
         elsewhere = html.escape(words.ELSEWHERE)
         self._script = f'<script data-elsewhere="{elsewhere}">{joined(HEARTBEAT)}</script>\n'
         first, told = Template(joined(FIRST_PAINT)), {"title": words.TITLE, "lead": words.LEAD}
-        self._first = [first.substitute(told, opening=each) + early for each in ("", words.OPENING)]
+        self._first = [
+            first.substitute(told, opening=each) + early for each in ("", "Opening a run…")
+        ]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on; replace the tags if the page answers."""

@@ -83,7 +83,6 @@ LINKS = {
     "Model (concat)": "https://huggingface.co/qunwang13/vr-thinker",
     "Code": "https://github.com/qunzhongwang/vr-thinker",
 }
-OPENING = "Opening a run…"  # until the run is there that an address names
 # What an empty page shows
 INTRODUCTION: Mapping[str, Any] = {
     "steps": [
