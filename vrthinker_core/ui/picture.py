@@ -13,7 +13,7 @@ from PIL import Image, ImageDraw, ImageFont, ImageOps, features
 
 from vrthinker_core.errors import VrThinkerError
 from vrthinker_core.protocols.factory import protocol_of
-from vrthinker_core.types import Dimension, Thumbnail
+from vrthinker_core.types import Thumbnail
 from vrthinker_core.types.events import Started, Trace
 from vrthinker_core.types.frames import Sizing
 from vrthinker_core.types.wording import DEMO_RUN, SAME_IN_BOTH
@@ -222,7 +222,7 @@ def draw(trace: Trace, videos: VideosAtHand = (None, None), dark: bool = False) 
     """
     view, theme = RunView(trace), DARK if dark else LIGHT
     image, chips = Image.new("RGB", SIZE, theme.paper), [] if view.scripted else view.labels
-    _, winner = view.label(Dimension.OA) if chips else ("", None)
+    winner = chips[0]["value"] if chips else None
     shown = [frame for _, frame in sorted(view.deciding_pair().items())]
     frames = [(*_frame(trace.started, each, videos), int(each.ref.side)) for each in shown]
     ratios = [ratio for _, ratio, _ in frames]
