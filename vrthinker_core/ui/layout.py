@@ -27,10 +27,7 @@ class PageComponents:
     """Builds the page; its attributes are the components that take part in events."""
 
     def __init__(
-        self,
-        cards: Sequence[Mapping[str, Any]],
-        judges: Sequence[str],
-        lists_runs: bool = False,
+        self, cards: Sequence[Mapping[str, Any]], judges: Sequence[str], lists_runs: bool = False
     ) -> None:
         """Build it with `cards` of examples and `judges`; `lists_runs`: with a list of runs."""
         outside = "target='_blank' rel='noopener noreferrer'"

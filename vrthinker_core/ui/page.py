@@ -39,11 +39,7 @@ from vrthinker_core.ui.queue import (
 )
 from vrthinker_core.ui.run import JobRunner
 from vrthinker_core.ui.runs_tab import REFUSALS, ListedRuns, runs_routes
-from vrthinker_core.ui.security import (
-    GuardMiddleware,
-    OpenPagesMiddleware,
-    RequestLimitsMiddleware,
-)
+from vrthinker_core.ui.security import GuardMiddleware, OpenPagesMiddleware, RequestLimitsMiddleware
 from vrthinker_core.ui.sessions import THUMBNAILS_URL, Sessions
 from vrthinker_core.ui.uploads import Uploads
 from vrthinker_core.ui.visitors import Visitors

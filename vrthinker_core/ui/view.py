@@ -14,12 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vrthinker_core.drawn.notes import (
-    COUNTED_FACTS,
-    outside_words,
-    prompt_reason,
-    read_frame_facts,
-)
+from vrthinker_core.drawn.notes import COUNTED_FACTS, outside_words, prompt_reason, read_frame_facts
 from vrthinker_core.errors import JudgeError, fault_names
 from vrthinker_core.protocols.factory import protocol_of
 from vrthinker_core.protocols.parser import (
@@ -381,10 +376,7 @@ class RunView:
         return turns
 
     def status(
-        self,
-        seconds: float,
-        pace: Pace = Pace(),
-        opening: tuple[float, float] | None = None,
+        self, seconds: float, pace: Pace = Pace(), opening: tuple[float, float] | None = None
     ) -> str:
         """Return the run's state in one line, `seconds` after it began.
 
