@@ -218,7 +218,7 @@ def _second_run(view: RunView) -> SecondRunJson | None:
 
 def refused_json(sentence: str) -> RunJson:
     """Return a run that never began, because of what was asked for."""
-    return {**run_json(RunView(None), words.REFUSED), "stop": "failed", "error": sentence}
+    return {**run_json(RunView(None), "Refused"), "stop": "failed", "error": sentence}
 
 
 def _vote(vote: Vote | None) -> VoteJson | None:

@@ -26,6 +26,7 @@ import httpx
 
 from vrthinker_core.errors import BadInput
 from vrthinker_core.ui import words
+from vrthinker_core.ui.visitors import ip_of
 
 # Beside what Python knows: what embeds or leads to an IPv4 address, whose target others decide
 _TUNNELS = "::/8", "2001::/23", "2002::/16", "fec0::/10", "192.0.0.0/24", "192.88.99.0/24"
@@ -34,9 +35,7 @@ _NETWORKS = tuple(map(ipaddress.ip_network, _TUNNELS))
 
 def is_public(address: str) -> bool:
     """Whether `address` is an IP address of the open internet."""
-    try:
-        ip = ipaddress.ip_address(address)
-    except ValueError:
+    if (ip := ip_of(address)) is None:
         return False
     special = ip.is_multicast or ip.is_reserved or any(ip in network for network in _NETWORKS)
     return ip.is_global and not special

@@ -126,7 +126,7 @@ class Handlers:
         if not opens_trace and session.shown is None:  # the empty page (`page.js`)
             _, trouble = judges.look(session.judge)
             if trouble and len(judges.names) > 1 and "another judge" not in trouble:
-                trouble = f"{trouble} {words.CHOOSE_ANOTHER}"
+                trouble = f"{trouble} Choose another judge beside Compare."
             told[parts.trace] = {"introduction": True, "turns": (), "ending": trouble}
         yield told
 
@@ -444,7 +444,7 @@ class Handlers:
         session, form = self.session_of(request), dict(values)
         path, history = form.pop(self.parts.open_button), self.services.history
         if not path:
-            return {self.parts.status: words.NO_FILE}
+            return {self.parts.status: "That file did not arrive. Choose it again."}
 
         def read() -> SavedRun:
             trace, owner = load(Path(path)), visitor_of(request).owner
@@ -716,11 +716,11 @@ def read_vote(given: object, trace: Trace | None, hidden: bool) -> Vote:
     try:
         vote = type_adapter(Vote).validate_python(said)
     except ValidationError:
-        raise BadInput(words.BAD_VOTE) from None
+        raise BadInput("This vote could not be read. Reload the page and vote again.") from None
     if vote.empty:
-        raise BadInput(words.EMPTY_VOTE)
+        raise BadInput("Choose a label, mark a pair or write a note before you save.")
     if not shown_slots(trace.runs).issuperset(vote.slots):
-        raise BadInput(words.OTHER_PAIRS)
+        raise BadInput("A marked pair is not in this run. Mark it again.")
     before = trace.vote
     was_blind = before is not None and before.blind and before.labels == vote.labels
     return replace(vote, blind=hidden or was_blind)
@@ -729,7 +729,7 @@ def read_vote(given: object, trace: Trace | None, hidden: bool) -> Vote:
 def _ended(session: Session, nothing: str) -> tuple[ShownRun, Trace]:
     """Return the shown run, which is over. Raises BadInput if one goes on, or with `nothing`."""
     if session.is_busy:
-        raise BadInput(words.LATER)
+        raise BadInput("A run is going on. Wait until it has ended, or stop it.")
     trace = session.shown.run.trace if session.shown else None
     if session.shown is None or trace is None:
         raise BadInput(nothing)
@@ -744,12 +744,12 @@ def read_branch(event: gr.EventData) -> tuple[int, Changes]:
     listed = isinstance(sent, str) and len(sent) <= 8 * MAX_FRAMES
     frames = [_whole(part) for part in sent.replace(",", " ").split()] if listed else [None]
     if None in frames:
-        raise BadInput(words.BAD_FRAMES)
+        raise BadInput("Frames are whole numbers with commas between, as in 4, 9.")
     text = encodable(prompt) if isinstance(prompt, str) else None
     if text is not None:
         check_prompt(text)
     if turn is None:
-        raise BadInput(words.BAD_TURN)
+        raise BadInput("The turn must be a whole number.")
     changes = Changes(tuple(frames), no_tool is True, window, text)  # type: ignore[arg-type]
     return turn, changes
 
@@ -798,7 +798,7 @@ def strip_json(runs: Sequence[ShownRun], shown: ShownRun) -> Json | None:
     for place, run in enumerate(runs):
         view = RunView.of(run.run)
         labels = view.labels
-        note = "" if labels else words.BRANCH_NO_VERDICT if view.finished else words.GOING_ON
+        note = "" if labels else "no verdict" if view.finished else "going on"
         note = DEMO_RUN if view.outside_scope else note
         if labels and run.hidden and run is not shown:  # its visitor wants to vote before they see
             note, labels = words.HIDDEN, []
@@ -806,8 +806,8 @@ def strip_json(runs: Sequence[ShownRun], shown: ShownRun) -> Json | None:
             origin = {label["name"]: label["value"] for label in labels}
             first = view.order
         alike = (first is None) == (view.order is None)  # a swap test tells more than one order
-        name = view.name or (words.STARTING if view.started is None else "")
-        name = words.ORIGIN if place == 0 else name[:1].upper() + name[1:]
+        name = view.name or ("begins" if view.started is None else "")
+        name = "First run" if place == 0 else name[:1].upper() + name[1:]
         judge = words.judge_name(view.started.judge) if view.started else ""
         if name == f"Judge {judge}":
             name, judge = judge, ""
@@ -828,7 +828,7 @@ UNQUEUED: Json = {"queue": False, **QUIET}
 MULTIPLE: Json = {"trigger_mode": "multiple", **QUIET}
 # A status that names the next step follows the prompt and the scope; any other stays.
 FOLLOW_PROMPT = f"""(prompt, line) => {{
-    const steps = {json.dumps([words.TWO_VIDEOS, words.READY_TO_COMPARE, words.NEEDS_JUDGE])};
+    const steps = {json.dumps([words.TWO_VIDEOS, words.READY_TO_COMPARE, "Needs another judge."])};
     const step = steps[!prompt.trim() ? 0 : VRThinker.outside ? 2 : 1];
     const isMended = !document.querySelector("#bench .vrt-fault");
     const said = isMended ? [...steps, {json.dumps(words.NOT_STARTED)}] : steps;
@@ -904,7 +904,7 @@ def _connect_players(parts: PageComponents, handlers: Handlers) -> None:
         told = [*changed, parts.buttons]
         copied = arrived.then(own.on_upload, inputs, told, **QUIET)
         player.clear(own.on_change, inputs, outputs, **UNQUEUED)
-        entered = address.submit(lambda: words.FETCHING, None, parts.status, **UNQUEUED)
+        entered = address.submit(lambda: "Fetching the video.", None, parts.status, **UNQUEUED)
         fetched = entered.then(own.on_address, {address, *inputs}, told, **QUIET)
         for written in (copied.then, fetched.then):  # the prompt may have been written meanwhile
             written(None, line, parts.status, **follow)

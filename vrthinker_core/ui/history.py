@@ -609,7 +609,7 @@ class Examples:
             cards.append(
                 {
                     "name": name,
-                    "row": words.EXAMPLE_ROWS.get(kind, words.EXAMPLES),
+                    "row": words.EXAMPLE_ROWS.get(kind, "Examples"),
                     "title": title[:1].upper() + title[1:],
                     "prompt": started.prompt,
                     "about": about,

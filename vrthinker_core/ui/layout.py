@@ -27,16 +27,13 @@ class PageComponents:
     """Builds the page; its attributes are the components that take part in events."""
 
     def __init__(
-        self,
-        cards: Sequence[Mapping[str, Any]],
-        judges: Sequence[str],
-        lists_runs: bool = False,
+        self, cards: Sequence[Mapping[str, Any]], judges: Sequence[str], lists_runs: bool = False
     ) -> None:
         """Build it with `cards` of examples and `judges`; `lists_runs`: with a list of runs."""
         outside = "target='_blank' rel='noopener noreferrer'"
         links = (f"<a href='{to}' {outside}>{name}</a>" for name, to in words.LINKS.items())
         title = f"<h1>{words.TITLE}</h1><p class='vrt-lead'>{words.LEAD}</p>"
-        about = f"<p class='vrt-links'>{' '.join((words.PAPER, *links))}</p>"
+        about = f"<p class='vrt-links'>Demo of VR-Thinker (2025) {' '.join(links)}</p>"
         header = f"<header class='vrt vrt-header'>{title}{about}</header>"
         self.head = _html("mountHead(host, props, watch)", "", "head", header)
         self.examples = _html("mountExamples(host, props, trigger)", list(cards), "examples")
@@ -96,17 +93,17 @@ class PageComponents:
         with gr.Accordion("Settings", open=False, elem_id="settings"):
             with gr.Row():
                 first = {name: _setting(setting(name)) for name in FIRST_ROW}
-            with gr.Accordion(words.RESEARCH, open=False, elem_id="more-settings"), gr.Row():
+            with gr.Accordion("For researchers", open=False, elem_id="more-settings"), gr.Row():
                 self.settings = {
                     row.name: first.get(row.name) or _setting(row) for row in PAGE_SETTINGS
                 }
 
     def _build_tabs(self, judges: Sequence[str], lists_runs: bool) -> None:
         with gr.Tabs():
-            with gr.Tab(words.TAB_THINKING):
+            with gr.Tab("Thinking"):
                 help_texts = words.DIMENSION_HELP.items()
                 dimensions = [[each, DIMENSION_NAMES[each], text] for each, text in help_texts]
-                asked = json.dumps([[words.CHECK_ORDER, words.CHECK_HELP], dimensions])
+                asked = json.dumps([["Swap test", words.CHECK_HELP], dimensions])
                 told = f"{json.dumps(words.INTRODUCTION)}, {asked}"
                 mount = f"mountTrace(host, props, watch, {told}, trigger)"
                 self.trace = _html(mount, {"turns": []}, "trace")
@@ -118,7 +115,7 @@ class PageComponents:
                 self.branches = _html(mount, {"refusal": ""}, "branches")
             with gr.Tab(words.TAB_FRAMES):
                 _html(f"mountFrames(host, {words.NO_FRAMES!r})", None, "frames")
-            with gr.Tab(words.TAB_HISTORY):
+            with gr.Tab("History"):
                 with gr.Column(elem_id="opening"):
                     self.open_button = gr.UploadButton(
                         words.OPEN_TRACE, file_types=[".json"], elem_id="open", variant="secondary"
@@ -175,7 +172,7 @@ def _box(number: int, name: str) -> tuple[gr.Video, gr.Textbox]:
         )
         address = gr.Textbox(
             label=f"Web address of video {number}",
-            placeholder=words.PASTE_ADDRESS,
+            placeholder="or paste an address",
             max_lines=1,
             max_length=MAX_URL_LENGTH,
             submit_btn="Get",

@@ -39,11 +39,7 @@ from vrthinker_core.ui.queue import (
 )
 from vrthinker_core.ui.run import JobRunner
 from vrthinker_core.ui.runs_tab import REFUSALS, ListedRuns, runs_routes
-from vrthinker_core.ui.security import (
-    GuardMiddleware,
-    OpenPagesMiddleware,
-    RequestLimitsMiddleware,
-)
+from vrthinker_core.ui.security import GuardMiddleware, OpenPagesMiddleware, RequestLimitsMiddleware
 from vrthinker_core.ui.sessions import THUMBNAILS_URL, Sessions
 from vrthinker_core.ui.uploads import Uploads
 from vrthinker_core.ui.visitors import Visitors
@@ -222,13 +218,9 @@ class Page:
 
     async def _tidy(self) -> None:
         services, forgotten = self._services, ForgottenUploads()
-
-        def expire_uploads() -> None:
-            services.uploads.expire(services.sessions.files())
-
         tasks = (
             services.sessions.expire,
-            expire_uploads,
+            lambda: services.uploads.expire(services.sessions.files()),
             forgotten.sweep,
             services.history.sweep,
             self._exact_frames.close_idle,

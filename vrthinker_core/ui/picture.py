@@ -3,7 +3,7 @@
 import io
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from itertools import cycle, islice
@@ -13,7 +13,7 @@ from PIL import Image, ImageDraw, ImageFont, ImageOps, features
 
 from vrthinker_core.errors import VrThinkerError
 from vrthinker_core.protocols.factory import protocol_of
-from vrthinker_core.types import Dimension, Thumbnail
+from vrthinker_core.types import Thumbnail
 from vrthinker_core.types.events import Started, Trace
 from vrthinker_core.types.frames import Sizing
 from vrthinker_core.types.wording import DEMO_RUN, SAME_IN_BOTH
@@ -24,10 +24,11 @@ from vrthinker_core.video import Clip
 from vrthinker_core.video.limits import Limits
 from vrthinker_core.words import encodable, shortened
 
-Font = ImageFont.FreeTypeFont
+Face = tuple[ImageFont.FreeTypeFont, float]  # a font, and the scale in which it writes
 
 SIZE = WIDTH, HEIGHT = 1200, 630
 MARGIN, GAP, RADIUS, CHIP, CAPTION = 54, 20, 12, 64, 30
+ROOM = WIDTH - 2 * MARGIN
 LINE = 1.34  # heights of a line in its size
 BESIDE, NARROW = 660, 2.4  # the most that frames beside the text take, and how wide they may be
 MAX_PROMPT = 400  # characters
@@ -65,40 +66,38 @@ LIGHT = Theme("#ffffff", "#18201f", "#5c6966", "#f1f5f4", "#0b7a6f", ("#1f5fc0",
 DARK = Theme("#111817", "#edf3f1", "#a3b1ae", "#1d2725", "#2bb3a3", ("#86b4ff", "#ffb066"))
 
 
-def _fonts(names: tuple[str, ...], size: int) -> Iterator[Font]:
+def _fonts(names: Iterable[str], size: int) -> Iterator[Face]:
     """Yield the fonts at hand; Pillow's own, which is Latin, comes last."""
     for name in names:
         with suppress(OSError):
-            yield ImageFont.truetype(name, size)
+            if name == EMOJI:
+                yield ImageFont.truetype(name, EMOJI_SIZE), 1.1 * size / EMOJI_SIZE
+            else:
+                yield ImageFont.truetype(name, size), 1.0
     own = ImageFont.load_default(size)
-    assert isinstance(own, Font)
-    yield own
+    assert isinstance(own, ImageFont.FreeTypeFont)
+    yield own, 1.0
 
 
-def _writes(font: Font, text: str) -> bool:
+def _writes(face: Face, text: str) -> bool:
     """Whether the font has all glyphs; joiners and selectors need none."""
 
     def look(char: str) -> object:
-        return font.getbbox(char), bytes(font.getmask(char))
+        return face[0].getbbox(char), bytes(face[0].getmask(char))
 
     missing, needed = look("\U000ffffe"), set(text) - {*" \u200c\u200d\ufe0e\ufe0f"}
     return all(look(char) != missing for char in needed)
 
 
-def _faces(text: str, size: int, bold: bool) -> list[tuple[Font, float]]:
-    """Return the fonts of letters and of signs, with their scales; [] if none writes the text."""
+def _faces(text: str, size: int, bold: bool) -> list[Face]:
+    """Return the fonts of letters and of signs; [] if none writes the text."""
     letters, signs = SIGNS.sub("", text) + "…", "".join(SIGNS.findall(text))
-    faces = list[tuple[Font, float]]()
-    for part, names in ((letters, (*(BOLD if bold else ()), *PLAIN)), (signs, PLAIN)):
-        with suppress(OSError):
-            emoji = ImageFont.truetype(EMOJI, EMOJI_SIZE)
-            if part is signs and _writes(emoji, part):
-                faces.append((emoji, 1.1 * size / EMOJI_SIZE))
-                continue
-        faces += islice(((font, 1.0) for font in _fonts(names, size) if _writes(font, part)), 1)
+    parts = (letters, (*BOLD * bold, *PLAIN)), (signs, (EMOJI, *PLAIN))
+    fonts = ((face for face in _fonts(names, size) if _writes(face, part)) for part, names in parts)
+    faces = [face for found in fonts for face in islice(found, 1)]
     is_shaped = any(unicodedata.bidirectional(char) in ("R", "AL", "NSM") for char in letters)
     can_shape = features.check("raqm") and not signs  # a sign would split what goes to the left
-    return faces if can_shape or not is_shaped else []
+    return faces if len(faces) == 2 and (can_shape or not is_shaped) else []
 
 
 class Lettering:
@@ -106,21 +105,19 @@ class Lettering:
 
     def __init__(self, text: str, size: int, colour: str, bold: bool = False) -> None:
         """Write in ASCII what no font at hand writes."""
-        faces = _faces(text, size, bold)
-        self.is_whole = len(faces) == 2
-        self.text = text if self.is_whole else text.encode("ascii", "replace").decode()
-        self._faces = faces if self.is_whole else _faces(self.text, size, bold)
+        faces, plain = _faces(text, size, bold), text.encode("ascii", "replace").decode()
+        self.is_whole, self.text = bool(faces), text if faces else plain
+        self._faces = faces or _faces(plain, size, bold)
         self.size, self._colour = size, colour
         strong = (unicodedata.bidirectional(char) for char in self.text)
         self._is_right = next((each for each in strong if each in ("L", "R", "AL")), "L") != "L"
 
-    def _pieces(self, line: str) -> Iterator[tuple[Font, float, str]]:
-        for (font, scale), piece in zip(cycle(self._faces), SIGNS.split(line), strict=False):
-            yield font, scale, piece
+    def _pieces(self, line: str) -> Iterator[tuple[Face, str]]:
+        return zip(cycle(self._faces), SIGNS.split(line), strict=False)
 
     def length(self, line: str) -> float:
         """Return the pixels that a line of it takes."""
-        return sum(font.getlength(piece) * scale for font, scale, piece in self._pieces(line))
+        return sum(font.getlength(piece) * scale for (font, scale), piece in self._pieces(line))
 
     def lines(self, width: float, most: int = 99) -> list[str]:
         """Return it in at most so many lines; an ellipsis stands for the rest."""
@@ -142,7 +139,7 @@ class Lettering:
         pen = ImageDraw.Draw(image)
         for line in self.lines(width, most):
             left, base = x + (width - self.length(line)) * self._is_right, y + self.size
-            for font, scale, piece in self._pieces(line):
+            for (font, scale), piece in self._pieces(line):
                 if scale == 1.0:
                     pen.text((left, base), piece, self._colour, font, "ls")
                 elif piece:
@@ -198,44 +195,23 @@ def _verdict(view: RunView, theme: Theme, column: int, most: int) -> list[Letter
     return [large, *(Lettering(part, 20, look) for part, look in zip(parts, looks, strict=True))]
 
 
-class Layout(NamedTuple):
-    """Where the parts stand, in pixels."""
-
-    is_beside: bool  # narrow frames stand beside the text, others below it, each in its half
-    left: int  # of the frames
-    column: int  # width of the text
-    height: int  # of frames beside the text
-    columns: int  # of chips
-    floor: int  # what is above the chips ends here
-
-
-def _layout(ratios: list[float], chips: int) -> Layout:
-    room, height = WIDTH - 2 * MARGIN, HEIGHT - 2 * MARGIN - CAPTION
-    if not 0 < sum(ratios) < NARROW:
-        return Layout(False, MARGIN, room, height, 4, HEIGHT - MARGIN - chips // 4 * (CHIP + GAP))
-    height = min(height, int((BESIDE - GAP) / sum(ratios)))
-    column = room - sum(int(ratio * height) + GAP for ratio in ratios) - GAP
-    floor = HEIGHT - MARGIN - chips // 2 * (CHIP + GAP)
-    return Layout(True, MARGIN + column + 2 * GAP, column, height, 2, floor)
-
-
-def _write(image: Image.Image, view: RunView, prompt: str, theme: Theme, place: Layout) -> int:
-    """Write name, prompt and verdict; return where they end."""
-    brand, y, width = Lettering(words.TITLE, 20, theme.accent, bold=True), MARGIN - 10, place.column
-    if place.is_beside:
+def _write(image: Image.Image, view: RunView, theme: Theme, column: int, floor: int) -> int:
+    """Write name, prompt and verdict above `floor`; return where they end."""
+    brand, y, width = Lettering(words.TITLE, 20, theme.accent, bold=True), MARGIN - 10, column
+    if is_beside := column < ROOM:
         y = brand.write(image, MARGIN, y, width) + 14
     else:
         brand.write(image, WIDTH - MARGIN - int(brand.length(words.TITLE)), y, width)
         width -= 160
-    verdict = _verdict(view, theme, place.column, 2 if place.is_beside else 1)
-    needs = sum(len(text.lines(place.column)) * round(text.size * LINE) for text in verdict)
-    prompt = " ".join(UNRULY.sub("", encodable(prompt[:2000])).split())
-    quoted = Lettering(f"“{shortened(prompt, MAX_PROMPT)}”", 24, theme.faint)
-    if prompt and quoted.is_whole:
-        left = (place.floor - y - needs - 2 * GAP) // round(24 * LINE)
-        y = quoted.write(image, MARGIN, y, width, max(1, left) if place.is_beside else 2) + 12
+    verdict = _verdict(view, theme, column, 2 if is_beside else 1)
+    needs = sum(len(text.lines(column)) * round(text.size * LINE) for text in verdict)
+    prompt = UNRULY.sub("", encodable(view.started.prompt[:2000])) if view.started else ""
+    quoted = Lettering(f"“{shortened(' '.join(prompt.split()), MAX_PROMPT)}”", 24, theme.faint)
+    if prompt.strip() and quoted.is_whole:
+        left = (floor - y - needs - 2 * GAP) // round(24 * LINE)
+        y = quoted.write(image, MARGIN, y, width, max(1, left) if is_beside else 2) + 12
     for text in verdict:
-        y = text.write(image, MARGIN, y, place.column) + 6
+        y = text.write(image, MARGIN, y, column) + 6
     return y
 
 
@@ -246,15 +222,23 @@ def draw(trace: Trace, videos: VideosAtHand = (None, None), dark: bool = False) 
     """
     view, theme = RunView(trace), DARK if dark else LIGHT
     image, chips = Image.new("RGB", SIZE, theme.paper), [] if view.scripted else view.labels
-    _, winner = view.label(Dimension.OA) if chips else ("", None)
+    winner = chips[0]["value"] if chips else None
     shown = [frame for _, frame in sorted(view.deciding_pair().items())]
     frames = [(*_frame(trace.started, each, videos), int(each.ref.side)) for each in shown]
-    place = _layout([ratio for _, ratio, _ in frames], len(chips))
-    end = _write(image, view, trace.started.prompt, theme, place)
+    ratios = [ratio for _, ratio, _ in frames]
+    column, columns, half = ROOM, 4, (ROOM - GAP) // 2
+    # Narrow frames stand beside the text, others below it, each in its half
+    if is_beside := 0 < sum(ratios) < NARROW:
+        height = min(HEIGHT - 2 * MARGIN - CAPTION, int((BESIDE - GAP) / sum(ratios)))
+        column, columns = ROOM - GAP - sum(int(ratio * height) + GAP for ratio in ratios), 2
+    floor = HEIGHT - MARGIN - len(chips) // columns * (CHIP + GAP)  # of what is above the chips
+    end = _write(image, view, theme, column, floor)
 
-    x, height, half = place.left, place.height, (WIDTH - 2 * MARGIN - GAP) // 2
-    y = (HEIGHT - height - CAPTION) // 2 if place.is_beside else end + 14
-    height = height if place.is_beside else max(1, place.floor - y - CAPTION)
+    if is_beside:
+        x, y = MARGIN + column + 2 * GAP, (HEIGHT - height - CAPTION) // 2
+    else:
+        x, y = MARGIN, end + 14
+        height = max(1, floor - y - CAPTION)
     for picture, ratio, side in frames:
         wide = max(1, min(half, int(ratio * height)))
         size, colour = (wide, max(1, min(height, round(wide / ratio)))), theme.sides[side - 1]
@@ -264,13 +248,13 @@ def draw(trace: Trace, videos: VideosAtHand = (None, None), dark: bool = False) 
         is_barred = trace.started.settings.fit == "letterbox"  # bars go
         shaped = ImageOps.fit(picture, size) if is_barred else picture.resize(size)
         _panel(image, (x, y), shaped)
-        name = Lettering(words.VIDEO.format(side), 18, colour, bold=side == winner)
+        name = Lettering(f"Video {side}", 18, colour, bold=side == winner)
         name.write(image, x, y + size[1] + 5, half)
-        x += (wide if place.is_beside else half) + GAP
-    wide = (place.column + GAP) // place.columns - GAP
+        x += (wide if is_beside else half) + GAP
+    wide = (column + GAP) // columns - GAP
     for number, row in enumerate(chips):
-        x = MARGIN + number % place.columns * (wide + GAP)
-        y = place.floor + GAP + number // place.columns * (CHIP + GAP)
+        x = MARGIN + number % columns * (wide + GAP)
+        y = floor + GAP + number // columns * (CHIP + GAP)
         _panel(image, (x, y), Image.new("RGB", (wide, CHIP), theme.well))
         Lettering(row["name"], 17, theme.faint).write(image, x + 18, y + 4, wide)
         Lettering(row["label"], 22, theme.ink, bold=True).write(image, x + 18, y + 27, wide)

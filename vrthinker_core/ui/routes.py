@@ -7,7 +7,7 @@ import json
 import re
 import time
 from base64 import b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -46,7 +46,7 @@ from vrthinker_core.ui.history import RunRecord, SavedRun, check_seen, votes_fir
 from vrthinker_core.ui.judges import OWN
 from vrthinker_core.ui.queue import receive_files
 from vrthinker_core.ui.run import VideosAtHand
-from vrthinker_core.ui.runs_tab import ListedRun, fresh_json
+from vrthinker_core.ui.runs_tab import fresh_json
 from vrthinker_core.ui.security import is_page
 from vrthinker_core.ui.sessions import ShownRun
 from vrthinker_core.ui.view import RunView, inline_image
@@ -66,7 +66,7 @@ HEARTBEAT = "heartbeat.js"  # In the head, before Gradio's scripts; all others c
 PAUSE_SECONDS = 20.0
 LOWEST_SPEED = 32_768.0  # bytes a second
 MAX_PREVIEW_PROMPT = 140  # characters
-MAX_PREVIEWS = 96  # kept
+MAX_KEPT = 192  # previews and pictures of links
 MAX_REPORT_MB = 20
 MAX_CLIPS_BYTES = 2_000_000  # of both videos in a report
 
@@ -89,7 +89,7 @@ def render_report(trace: Trace, clips: Sequence[str] = ()) -> str:
     style, script = joined("run.css"), joined(*VIEW, "report.js")
     # JSON that cannot close the script element around it
     messages = [run.messages() for run in view.runs]
-    saved = words.SAVED.format(f"{datetime.now(UTC):%d %B %Y}".lstrip("0"))
+    saved = "Saved " + f"{datetime.now(UTC):%d %B %Y}".lstrip("0")
     told = DEMO_RUN if view.outside_scope else view.headline if view.scripted else ""
     sent = {"trace": view.page(inline_image), "messages": messages, "saved": saved, "clips": clips}
     if (size := memory_of(sent) / 1e6) > MAX_REPORT_MB:
@@ -120,7 +120,29 @@ FILES = {
     "report.html": "text/html; charset=utf-8",
     "picture.png": "image/png",
 }
-Kept = tuple[str, ListedRun | None]  # A link's name and row: a row may be judged again
+
+
+@dataclass(frozen=True, slots=True)
+class LinkPreview:
+    """Title, description and picture of a link; by default of the page."""
+
+    title: str = words.TITLE
+    description: str = words.CLAIM
+    image: str = "previews/page.png"  # its path on this server
+    size: tuple[int, int] = (1280, 800)  # of the picture
+
+    def tags(self, root: str) -> str:
+        """Return the tags of the page's head; `root` is the page's address."""
+        told = {"title": self.title, "description": self.description}
+        told |= {"image": f"{root}/{self.image}", "image:alt": self.title}
+        opened = {"type": "website", **told}
+        opened["image:width"], opened["image:height"] = map(str, self.size)
+        carded = {"card": "summary_large_image", **told}
+        return "".join(
+            f'<meta {kind}:{name}" content="{html.escape(value)}">\n'
+            for kind, values in (('property="og', opened), ('name="twitter', carded))
+            for name, value in values.items()
+        )
 
 
 class Routes:
@@ -129,8 +151,7 @@ class Routes:
     def __init__(self, services: Services, exact: ExactFrames) -> None:
         self._services, self._exact = services, exact
         self._making = Turns(1, "make")  # of files and previews: a large run takes much memory
-        self._previews: dict[Kept, LinkPreview] = {}  # the latest
-        self._pictures: dict[Kept, bytes] = {}
+        self._kept: dict[Hashable, Any] = {}  # the latest previews and pictures of links
 
     def routes(self) -> list[Route]:
         """Return the routes; the upload route must come before Gradio's own."""
@@ -210,30 +231,30 @@ class Routes:
 
     async def frames(self, request: Request) -> Response:
         """Return the addresses of a turn's frames; `order=swapped`: of the second run."""
-        name, turn = (str(request.path_params[each]) for each in ("name", "turn"))
+        shown, turn = self._shown(request), request.path_params["turn"]
         swapped = request.query_params.get("order") == "swapped"
-        shown = self._services.sessions.find_run(name)
-        if not shown or turn not in {str(each.number) for each in turns_of(shown, swapped)}:
-            return PlainTextResponse(words.NO_RUN, 404)
+        if turn not in {str(each.number) for each in turns_of(shown, swapped)}:
+            raise TraceError(words.NO_RUN)
         if (found := self._exact.request(shown, int(turn), swapped)) is None:
             return PlainTextResponse(words.MANY_LOOK_CLOSER, 503)
         return JSONResponse(await asyncio.shield(asyncio.wrap_future(found)))
 
     def messages(self, request: Request) -> Response:
         """Return what was sent and came back in a turn; `order` as in `frames`."""
-        shown = self._services.sessions.find_run(str(request.path_params["name"]))
-        if shown is None:
-            raise TraceError(words.NO_RUN)
+        shown, turn = self._shown(request), request.path_params["turn"]
         check_seen(shown.hidden)
-        runs, turn = RunView.of(shown.run).runs, request.path_params["turn"]
         swapped = request.query_params.get("order") == "swapped"
-        turns = runs[-1 if swapped else 0].messages()
+        turns = RunView.of(shown.run).runs[-1 if swapped else 0].messages()
         return JSONResponse(turns[turn - 1 : turn])
 
+    def _shown(self, request: Request) -> ShownRun:
+        if (shown := self._services.sessions.find_run(request.path_params["name"])) is None:
+            raise TraceError(words.NO_RUN)
+        return shown
+
     def _find(self, request: Request) -> tuple[ShownRun, Trace]:
-        shown = self._services.sessions.find_run(str(request.path_params["name"]))
-        trace = shown.run.trace if shown and shown.run.over else None
-        if shown is None or trace is None:
+        shown = self._shown(request)
+        if not shown.run.over or (trace := shown.run.trace) is None:
             raise TraceError(words.NO_RUN)
         check_seen(shown.hidden)
         return shown, storable(trace)
@@ -299,32 +320,30 @@ class Routes:
         """Return the picture of the run of one link, but not to who votes first."""
         check_seen(votes_first(request.cookies))
         name, visitor = str(request.path_params["name"]), visitor_of(request)
-        if (jpeg := await self._latest(self._pictures, name, visitor, self._draw)) is None:
+        if (jpeg := await self._of_link(self._draw, name, visitor)) is None:
             return PlainTextResponse(words.NO_SUCH_LINK, 404)
         return Response(jpeg, media_type="image/jpeg")
 
-    async def preview(self, name: str, visitor: Visitor) -> "LinkPreview":
+    async def preview(self, name: str, visitor: Visitor) -> LinkPreview:
         """Return what a chat shows of `?trace=NAME`, or else of the page."""
-        found = await self._latest(self._previews, name, visitor, self._make_preview)
-        return found or LinkPreview(words.TITLE, words.CLAIM, "previews/page.png", (1280, 800))
+        return await self._of_link(self._make_preview, name, visitor) or LinkPreview()
 
-    async def _latest(
-        self, kept: dict[Kept, T], name: str, visitor: Visitor, make: Callable[[str], T]
-    ) -> T | None:
-        """Return what is made of a link, from the latest `kept` ones if it is there; None without."""
-        services = self._services
+    async def _of_link(self, make: Callable[[str], T], name: str, visitor: Visitor) -> T | None:
+        """Return what is made of a link, from the latest ones if it is there; None without."""
+        services, kept = self._services, self._kept
 
-        def find() -> Kept | None:
-            row = services.runs.find(name) if services.runs else None
+        def find() -> Hashable:
+            row = services.runs.find(name) if services.runs else None  # it may be judged again
             known = row or name in services.examples.by_name or services.history.is_link(name)
-            return (name, row) if known else None
+            return (make, name, row) if known else None
 
         with suppress(TraceError):
             if name and (key := await asyncio.to_thread(find)):
                 if key not in kept:
                     kept[key] = await self._making.run(visitor, lambda: kept.get(key) or make(name))
-                found = kept[key] = kept.pop(key)
-                for oldest in [*kept][:-MAX_PREVIEWS]:
+                found: T = kept.pop(key)
+                kept[key] = found
+                for oldest in [*kept][:-MAX_KEPT]:
                     del kept[oldest]
                 return found
         return None
@@ -333,7 +352,7 @@ class Routes:
         saved, videos = self._stored(name)
         return _encoded(picture.draw(saved.trace, videos), "JPEG", quality=88, optimize=True)
 
-    def _make_preview(self, name: str) -> "LinkPreview":
+    def _make_preview(self, name: str) -> LinkPreview:
         view = RunView(self._services.stored_run(name).trace)
         assert view.started is not None
         told = view.answer() or {"says": "", "note": ""}
@@ -343,31 +362,8 @@ class Routes:
         parts += [f"{said[:1].upper()}{said[1:]}."] * bool(said)
         outcome = (view.headline or words.NEVER_ENDED).rstrip(".")
         title = f"{DEMO_RUN if view.outside_scope else outcome} · {words.TITLE}"
-        return LinkPreview(title, " ".join(parts), f"previews/{quote(name, safe='')}.jpg")
-
-
-@dataclass(frozen=True, slots=True)
-class LinkPreview:
-    """Title, description and picture of a link."""
-
-    title: str
-    description: str
-    image: str  # its path on this server
-    size: tuple[int, int] = picture.SIZE  # of the picture
-
-    def tags(self, root: str) -> str:
-        """Return the tags of the page's head; `root` is the page's address."""
-        told = {"title": self.title, "description": self.description}
-        told |= {"image": f"{root}/{self.image}", "image:alt": self.title}
-        shape = dict(zip(("image:width", "image:height"), map(str, self.size), strict=True))
-        opened = {"type": "website", **told, **shape}
-        named = [("property", f"og:{name}", value) for name, value in opened.items()]
-        named += [("name", f"twitter:{name}", value) for name, value in told.items()]
-        named += [("name", "twitter:card", "summary_large_image")]
-        return "".join(
-            f'<meta {kind}="{name}" content="{html.escape(value)}">\n'
-            for kind, name, value in named
-        )
+        image = f"previews/{quote(name, safe='')}.jpg"
+        return LinkPreview(title, " ".join(parts), image, picture.SIZE)
 
 
 class LinkPreviewMiddleware:
@@ -384,7 +380,9 @@ class LinkPreviewMiddleware:
         elsewhere = html.escape(words.ELSEWHERE)
         self._script = f'<script data-elsewhere="{elsewhere}">{joined(HEARTBEAT)}</script>\n'
         first, told = Template(joined(FIRST_PAINT)), {"title": words.TITLE, "lead": words.LEAD}
-        self._first = [first.substitute(told, opening=each) + early for each in ("", words.OPENING)]
+        self._first = [
+            first.substitute(told, opening=each) + early for each in ("", "Opening a run…")
+        ]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on; replace the tags if the page answers."""

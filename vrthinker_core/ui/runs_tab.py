@@ -199,7 +199,7 @@ class ResultLines:
                 yield run.name, run
         self.said = ""
         if not self._lines:
-            self.said = words.NO_RESULT_YET
+            self.said = "No pair has been judged yet. Refresh when the evaluation has gone on."
         elif self._broken == self._lines:
             self.said = words.NO_RESULTS.format(encodable(str(path)))
         elif self._broken:
@@ -298,12 +298,12 @@ class ListedRuns:
     def trace(self, run: ListedRun) -> Trace:
         """Load its trace from the disk. Raises TraceError."""
         if not run.trace:
-            raise TraceError(run.told["error"] or words.NO_TRACE)
+            raise TraceError(run.told["error"] or "This pair has no trace: it was never judged.")
         if ".." in PurePath(run.trace).parts or PurePath(run.trace).is_absolute():
             raise TraceError(words.LEFT_FOLDER)
         path = self.folder / run.trace
         if not path.is_file():
-            raise TraceError(words.TRACE_GONE)
+            raise TraceError("The trace of this row is gone.")
         return load(path)
 
     def videos(self, run: ListedRun) -> list[Path]:
@@ -343,7 +343,7 @@ class ListedRuns:
             self.said = reader.said if reader else words.NO_FOLDER.format(shown)
         except OSError as error:
             reason = error.strerror or type(error).__name__
-            self.said = words.UNREADABLE.format(shown, reason)
+            self.said = f"{shown} cannot be read: {reason}."
         with self._lock:
             now = time.monotonic()
             self._rest_until = now + min(10.0, 4 * (now - began))  # 4 × as long as it took
@@ -373,7 +373,7 @@ def read_choice(query: Mapping[str, str], hide: bool = False) -> Choice:
             raise BadInput(words.UNKNOWN.format(kind, repr(min(unknown)[:40]), ", ".join(known)))
     page = query.get("page") or "1"
     if not re.fullmatch("[1-9][0-9]{0,8}", page):
-        raise BadInput(words.NO_NUMBER)
+        raise BadInput("A page is a number from 1.")
     search = " ".join(query.get("search", "")[:200].split())
     return Choice(only, search, sort, int(page), hide)
 
@@ -472,7 +472,7 @@ def _view(runs: ListedRuns, request: Request) -> Response:
 
 def _find(runs: ListedRuns, request: Request) -> ListedRun:
     if (run := runs.find(str(request.path_params["name"]))) is None:
-        raise TraceError(words.NO_SUCH_ROW)
+        raise TraceError("This row is gone. Choose another one.")
     return run
 
 

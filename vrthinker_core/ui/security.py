@@ -280,10 +280,7 @@ CONTENT_SECURITY_POLICY = (
     "base-uri 'self'; "
     "form-action 'self'"
 )
-SECURITY_HEADERS = (
-    ("x-content-type-options", "nosniff"),
-    ("referrer-policy", "same-origin"),
-)
+SECURITY_HEADERS = (("x-content-type-options", "nosniff"), ("referrer-policy", "same-origin"))
 # The report of a link may stand in anybody's page: everywhere it has an origin of its own, and so
 # no cookie and no word with this server
 REPORT = re.compile(r"/reports/[^/]+\.html")

@@ -6,7 +6,7 @@ import re
 import shutil
 import threading
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC
@@ -14,12 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vrthinker_core.drawn.notes import (
-    COUNTED_FACTS,
-    outside_words,
-    prompt_reason,
-    read_frame_facts,
-)
+from vrthinker_core.drawn.notes import COUNTED_FACTS, outside_words, prompt_reason, read_frame_facts
 from vrthinker_core.errors import JudgeError, fault_names
 from vrthinker_core.protocols.factory import protocol_of
 from vrthinker_core.protocols.parser import (
@@ -34,7 +29,6 @@ from vrthinker_core.types import (
     Dimension,
     FrameRef,
     FrameSelection,
-    Preference,
     Reply,
     Side,
     Thumbnail,
@@ -42,7 +36,7 @@ from vrthinker_core.types import (
 )
 from vrthinker_core.types.events import Called, Finished, OpenTurn, Pace, Run, Trace, Turn
 from vrthinker_core.types.messages import LabelProbabilities
-from vrthinker_core.types.order import OrderEffect, order_of, swap_run
+from vrthinker_core.types.order import order_of, swap_run
 from vrthinker_core.types.wording import (
     BRANCH,
     CONTROL,
@@ -202,6 +196,7 @@ class RunView:
         self.vote = run.vote if isinstance(run, Trace) else None
         self.protocol = protocol_of(run.started) if run else None
         self.order = order_of(run.runs) if isinstance(run, Trace) else None
+        self.flips = self.order.flips if self.order else ()  # no label counts there
         # None before the end, without an answer and outside the judge's scope
         self.verdict = self.finished.verdict if self.finished else None
         # Whether the judge cannot judge such a pair: no label counts
@@ -266,22 +261,10 @@ class RunView:
         """How likely each label of the verdict was, as far as known."""
         return verdict_probabilities(self.ended, self.verdict)
 
-    def label(self, dimension: Dimension) -> tuple[str, Preference | None]:
-        """Return a dimension's label in words and as a value; None if the order flips it."""
-        label, flips = dict(self.verdict or ()).get(dimension), self._flips(dimension)
-        return words.label_name(label, flips), None if flips else label
-
     @property
     def labels(self) -> list[Json]:
-        """The verdict's labels as both orders leave them, in the page's order."""
-        rows = label_rows(self.verdict)
-        return [
-            {**row, **dict(zip(("label", "value"), self.label(each), strict=True))}
-            for each, row in zip(words.DIMENSION_HELP, rows, strict=False)
-        ]
-
-    def _flips(self, dimension: Dimension) -> bool:
-        return self.order is not None and self.order[dimension] is OrderEffect.FLIPS
+        """The verdict's labels as both orders leave them, the overall one first."""
+        return label_rows(self.verdict, flips=self.flips)
 
     def deciding_pair(self) -> dict[Side, Thumbnail]:
         """Return the frames that decided it: overall, else in one dimension, else the last."""
@@ -328,7 +311,7 @@ class RunView:
         told: Json = {"headline": self.headline, "says": "", "note": "", "caveats": [], "chips": []}
         if self.started and not self.scripted:
             verb = "says" if self.verdict else "asked"
-            verb = "by" if self._flips(Dimension.OA) else verb
+            verb = "by" if Dimension.OA in self.flips else verb
             told["says"] = words.judge_line(self.started.judge, self.started.notes, verb)
         if self.outside_scope:
             told["outside"] = self._outside()
@@ -337,7 +320,8 @@ class RunView:
             told["note"] = SCRIPTED_HELP if self.scripted else checked
             control = [CONTROL] if self.is_control else []
             told["caveats"] = [*control, *words.verdict_caveats(self.finished)]
-            told["chips"] = [self._chip(each) for each in words.DIMENSION_HELP]
+            rows = zip(words.DIMENSION_HELP, self.labels, strict=True)
+            told["chips"] = [self._chip(each, row) for each, row in rows]
         return told
 
     def _outside(self) -> Json:
@@ -358,18 +342,18 @@ class RunView:
         told = f"{told} {outside_words(self.started)[1]}"
         return {"told": told, "ways": words.OUTSIDE_WAYS, "wrote": [words.DEMO_WROTE, wrote]}
 
-    def _chip(self, dimension: Dimension) -> Json:
+    def _chip(self, dimension: Dimension, row: Json) -> Json:
         """One label, with the judge's own sentence and the labels of the tiles that it names."""
-        (name, value), label = self.label(dimension), dict(self.verdict or ()).get(dimension)
+        label = dict(self.verdict or ()).get(dimension)
         likely = words.probability_words(label, self.probabilities.get(dimension))[1:]
         sentence, named = self._reasons[dimension]
         meaning = words.LABEL_HELP[label]
-        if self._flips(dimension):
+        if dimension in self.flips:
             meaning, sentence = words.FLIPPED_HELP, sentence and words.AS_GIVEN.format(sentence)
         return {
-            "name": DIMENSION_NAMES[dimension],
-            "label": name,
-            "value": value,
+            "name": row["name"],
+            "label": row["label"],
+            "value": row["value"],
             "help": " ".join([words.DIMENSION_HELP[dimension], meaning, *likely]),
             "order": words.both_labels(self.order, dimension) if self.order else "",
             "reason": sentence,
@@ -392,10 +376,7 @@ class RunView:
         return turns
 
     def status(
-        self,
-        seconds: float,
-        pace: Pace = Pace(),
-        opening: tuple[float, float] | None = None,
+        self, seconds: float, pace: Pace = Pace(), opening: tuple[float, float] | None = None
     ) -> str:
         """Return the run's state in one line, `seconds` after it began.
 
@@ -413,7 +394,7 @@ class RunView:
         left, silent = pace.seconds_left(seconds, most), seconds - pace.latest
         coming = f"at most {duration(math.ceil(left), whole=True)} left" if left else ""
         if silent >= SILENT_SECONDS:  # then no estimate holds
-            coming = words.SILENT.format(duration(math.floor(silent), whole=True))
+            coming = f"no word for {duration(math.floor(silent), whole=True)}"
         if again := pace.retrying:
             coming = words.RETRIED[again.busy].format(again.attempt, again.attempts)
         known = [
@@ -478,7 +459,7 @@ class RunView:
                 sentence, telling = prompt_reason(thoughts, label)
                 named = named[:telling]
             elif all(f"neither leads on the {topic}" in sentence for topic in OVERALL_TOPICS):
-                sentence = words.NO_DIFFERENCE_OVERALL
+                sentence = "It found no difference in prompt, picture or motion."
             for name in (dimension, DIMENSION_NAMES[dimension]):  # the row says so
                 sentence = sentence.removeprefix(f"{name}: ")
             sentence = sentence[:1].upper() + sentence[1:]
@@ -504,15 +485,15 @@ class RunView:
         same, rows = vote.compare(self.verdict), label_rows(vote.labels)
         said = {True: "agree", False: "differ", None: ""}
         for each, row in zip(words.DIMENSION_HELP, rows, strict=True):
-            agrees = None if self._flips(each) else same.get(each)  # nobody agrees with a flip
+            agrees = None if each in self.flips else same.get(each)  # nobody agrees with a flip
             row.update(dimension=each.value, compared=said[agrees])
         return {
             "rows": rows,
-            "agrees": None if self._flips(Dimension.OA) else vote.agrees,
+            "agrees": None if Dimension.OA in self.flips else vote.agrees,
             "slots": list(vote.slots),
             "note": vote.note,
             "when": vote.at.astimezone(UTC).strftime("%d %b %Y, %H:%M UTC"),
-            "blind": words.BLIND if vote.blind else "",
+            "blind": "given before the verdict was seen" if vote.blind else "",
             "key": repr(vote),
         }
 
@@ -547,9 +528,9 @@ class RunView:
         summary, branch = [TAKEN_OVER] if taken else [], started.branch
         if tiles or number > 1:
             chosen = branch and branch.turn == number and branch.frames
-            why = words.STARTS_WITH if number == 1 else words.ASKED_FOR
+            why = "to begin with" if number == 1 else words.ASKED_FOR
             halves = [len(tile.halves) for tile in tiles]
-            summary.append(words.frames_came(halves, words.CHOSEN if chosen else why))
+            summary.append(words.frames_came(halves, "chosen for this branch" if chosen else why))
         # What an ended turn may have: [heading, …], labels, [heading, …]
         told: Json = {"confidence": [], "labels": [], "aside": []}
         reply, completion, (new, again) = turn.reply, turn.completion, self._request(turn)
@@ -642,14 +623,16 @@ class RunView:
         return {"state": came, "tiles": drawn} if tiles else None
 
 
-def label_rows(verdict: Verdict | None, known: Probabilities | None = None) -> list[Json]:
-    """Return an answer's labels, in the page's order."""
+def label_rows(
+    verdict: Verdict | None, known: Probabilities | None = None, flips: Sequence[Dimension] = ()
+) -> list[Json]:
+    """Return an answer's labels, in the page's order; None where the order flips one."""
     labels = dict(verdict or ())
     return [
         {
             "name": DIMENSION_NAMES[each],
-            "label": words.label_name(labels[each]),
-            "value": labels[each],
+            "label": words.label_name(labels[each], each in flips),
+            "value": None if each in flips else labels[each],
             # [percentage, meaning], or [] if it is not known or nearly certain
             "probability": words.probability_words(labels[each], (known or {}).get(each)),
         }
@@ -670,7 +653,7 @@ def _facts(reply: Reply) -> Json | None:
             row = rows.setdefault(fact.frame, [f"#{fact.frame}", "", ""])
             row[column] = ", ".join(noted)
     columns = [f"Video {int(each.side)}{each.shows and f': {each.shows}'}" for each in videos]
-    return {"columns": ["Frame", *columns], "rows": [*rows.values()], "raw": words.RAW}
+    return {"columns": ["Frame", *columns], "rows": [*rows.values()], "raw": "In its own words"}
 
 
 def _parts(turn: Turn, ended: bool) -> list[list[str]]:

@@ -29,14 +29,8 @@ from vrthinker_core.words import NUMBERS, ORDINALS, count, dollars, ended_after,
 TITLE = "VR-Thinker"
 CLAIM = "Which video follows the prompt better, and why."
 
-TAB_THINKING = "Thinking"
 TAB_FRAMES = "All frames"
-TAB_HISTORY = "History"
 OPEN_TRACE = "Open a saved trace"
-RESEARCH = "For researchers"
-PASTE_ADDRESS = "or paste an address"
-RAW = "In its own words"
-EXAMPLES = "Examples"
 # By the first word of a folder's name
 EXAMPLE_ROWS = {
     "real": "Watch it think",
@@ -49,18 +43,15 @@ HERO = {
     "watch": "▶ Watch the judge find it",
 }
 DRAWN, REAL_FOOTAGE = "Drawn", "Scripted. Real footage: {}"
-FETCHING = "Fetching the video."
 
 READY = "Add two videos and the prompt they were made from."
 ONE_VIDEO = "One video is here. Add the other one."
 TWO_VIDEOS = "Both videos are here. Write their prompt and compare."
 READY_TO_COMPARE = "Ready to compare."
-NEEDS_JUDGE = "Needs another judge."
 NOT_STARTED = "Not started. What is missing or wrong is marked."
 UPLOADING = "The videos are still being uploaded. Compare when both are here."
 LOADING = "Loading the judge. This happens once."
 WAITING = "Waiting"
-REFUSED = "Refused"  # a call of the API
 OPENING = "Opening both videos."
 MISSING_VIDEO = "Add video {}."
 OTHER_VIDEO = "Choose another file, or convert this one to MP4."
@@ -86,14 +77,12 @@ LEAD = (
     "A judge watches two videos of one prompt, asks to see more frames, and says which is better, "
     "and why."
 )
-PAPER = "Demo of VR-Thinker (2025)"
 LINKS = {
     "Paper": "https://arxiv.org/abs/2510.10518",
     "Model (paired)": "https://huggingface.co/qunwang13/vrthinker",
     "Model (concat)": "https://huggingface.co/qunwang13/vr-thinker",
     "Code": "https://github.com/qunzhongwang/vr-thinker",
 }
-OPENING = "Opening a run…"  # until the run is there that an address names
 # What an empty page shows
 INTRODUCTION: Mapping[str, Any] = {
     "steps": [
@@ -123,8 +112,6 @@ BLIND_MODE = {
 RECORDED = "Recorded run"
 # When a proxy serves the page at another address than its server knows
 ELSEWHERE = "This page is at {}, which its server does not know: start it with --root-path {}."
-VIDEO = "Video {}"
-SAVED = "Saved {}"  # a report, on its first screen
 NEVER_ENDED = "Cut off before it ended"
 SWAPPED = "Sides swapped. Compare again for a verdict on this order."
 CHANGED = "The videos have changed. Compare again for a verdict on these."
@@ -132,7 +119,6 @@ REMOVED = "Video {} was removed."
 EMPTIED = "Removed"  # in the box itself
 NO_ADDRESS = "Give the address of a video file, as in https://example.org/video.mp4."
 NO_VERDICT = "No verdict"
-SILENT = "no word for {}"
 RETRIED = {
     True: "the server is busy, try {} of {}",
     False: "no answer from the server, try {} of {}",
@@ -148,15 +134,11 @@ MANY_LOOK_CLOSER = "Thumbnail: many people look closer just now. Open this pair 
 COPY_SHOWN = "Browsers cannot play this video: a copy is shown, and the judge reads the original."
 NO_COPY = "The player may stay empty; the judge reads the original."  # behind the reason
 MAX_NAME = 80  # characters of a file's or a judge's name that a sentence holds
-NO_FILE = "That file did not arrive. Choose it again."
-
-CHOOSE_ANOTHER = "Choose another judge beside Compare."
 
 # The chip, and its dialog
 DEMO_JUDGE = "Demo judge"
 CHIP_LOADING, CHIP_FAILED = "loading", "cannot be opened"
 GENERAL = "general model, not trained to judge"
-DRAWN_ONLY = "drawn scenes only"
 TRAINED = {True: "trained to judge videos", False: GENERAL}
 FREE, TOKENS = "free", "billed by tokens"
 SEEN_HERE, SEEN_BY_SERVER = "frames stay on this machine", "frames stay on this server"
@@ -212,7 +194,7 @@ def judge_facts(
 ) -> tuple[str, ...]:
     """Return the facts of a row. `seconds`: how long the last pair took here."""
     took = [] if seconds is None else [f"about {max(1, round(seconds))} s a pair here"]
-    return TRAINED[trained] if real else DRAWN_ONLY, cost, seen, *took
+    return TRAINED[trained] if real else "drawn scenes only", cost, seen, *took
 
 
 def pair_cost(tokens: int, cost: float | None) -> str:
@@ -342,9 +324,6 @@ def loop_seen(looked: int, asked: int, noun: str) -> str:
     return f"You saw how the loop works: it looked at {count(looked, noun)}{more} and stopped."
 
 
-NO_DIFFERENCE_OVERALL = "It found no difference in prompt, picture or motion."
-
-
 LABEL_HELP = {
     Preference.TIE: "The judge sees no difference here.",
     Preference.FIRST: "The judge finds video 1 better here.",
@@ -363,7 +342,6 @@ def both_labels(order: OrderCheck, dimension: Dimension) -> str:
     return f"As given: {first}. Sides swapped: {second}."
 
 
-CHECK_ORDER = "Swap test"
 CHECKING = "The judge compares the pair again with the sides swapped."
 CHECK_HELP = (
     "Swap test: judges again with left and right exchanged. If the winner changes, do not trust it."
@@ -447,9 +425,7 @@ def clip_notes(clips: tuple[ClipInfo | None, ClipInfo | None]) -> list[str]:
 
 
 ALREADY_SHOWN = "Already shown: {}."
-STARTS_WITH = "to begin with"
 ASKED_FOR = "it asked for"
-CHOSEN = "chosen for this branch"
 
 
 def frames_came(halves: Sequence[int], why: str) -> str:
@@ -523,11 +499,7 @@ def _ignored_requests(request: FrameSelection) -> list[str]:
 
 
 HIDDEN = "Hidden until you vote"
-BAD_VOTE = "This vote could not be read. Reload the page and vote again."
-EMPTY_VOTE = "Choose a label, mark a pair or write a note before you save."
 TOO_EARLY = "The run has not begun. Vote when the first frames are here."
-OTHER_PAIRS = "A marked pair is not in this run. Mark it again."
-BLIND = "given before the verdict was seen"
 
 ASIDE_HEADING = "Reasoning, aside ({:,} characters)"
 ASIDE_HELP = (
@@ -552,19 +524,13 @@ def probability_words(
 
 NO_FOLDER = "There is no folder {}: name the --out folder of an evaluation, or a folder of traces."
 EMPTY = "{} holds no results.jsonl and no trace yet: name the --out folder of an evaluation, or a folder of traces."
-NO_RESULT_YET = "No pair has been judged yet. Refresh when the evaluation has gone on."
-UNREADABLE = "{} cannot be read: {}."
 NO_RESULTS = (
     "{} holds no result of an evaluation: name the --out folder of `evaluate`, or remove the file."
 )
 LABELS_HIDDEN = "“Blind” is on, so labels and the judge's words are hidden here."
 BROKEN_LINES = "{} of {} cannot be read: each stands as a row with its reason."
-NO_SUCH_ROW = "This row is gone. Choose another one."
-NO_TRACE = "This pair has no trace: it was never judged."
-TRACE_GONE = "The trace of this row is gone."
 LEFT_FOLDER = "The trace of this row is outside the evaluation's folder, so it stays closed."
 UNKNOWN = "There is no {} {}. There are: {}."
-NO_NUMBER = "A page is a number from 1."
 
 FILTERS = {
     "overall": "Disagrees overall",
@@ -623,18 +589,11 @@ RUNS_LIST = {
     "sorts": list(SORTS.items()),
 }
 
-LATER = "A run is going on. Wait until it has ended, or stop it."
 BRANCH_NO_RUN = "There is no run to branch from. Compare two videos first."
 NO_VIDEOS = "The videos of this run are not here. Add them first."
 NO_VIDEO = "Video {} of this run is not here. Add it first."
 OTHER_INPUTS = "The inputs have changed since this run. Put them back, or compare again."
 NO_JUDGE = "{} judged this run and cannot be asked here. Choose another judge, and turn 1."
-BAD_TURN = "The turn must be a whole number."
-BAD_FRAMES = "Frames are whole numbers with commas between, as in 4, 9."
-ORIGIN = "First run"
-STARTING = "begins"
-GOING_ON = "going on"
-BRANCH_NO_VERDICT = "no verdict"
 
 # The labels of the form and the strip, by the names that the script knows
 FORM = {
