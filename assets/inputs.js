@@ -28,8 +28,7 @@ VRThinker.Inputs = class {
     const mayAsk = this.run.over && !this.run.recorded && this.run.verdict?.says;
     const isOther = mayAsk && speaks && speaks !== judge;
     const other = isOther && `Verdict by ${judge}. Compare to hear ${title}.`;
-    const said = edited || changed || other ? [edited && judged, changed, other] : [];
-    fill(this.notice, said, () => [
+    fill(this.notice, [edited && [judged], changed, other].filter(Boolean), () => [
       (edited || changed) && "These inputs have changed.", edited && this.judged(judged),
       changed && ` ${changed}`, other && ` ${other}`,
     ]);

@@ -332,7 +332,7 @@ VRThinker.Replay = class {
       this.fast.ariaPressed = this.speed === 1;
       this.speed = 3 - this.speed;
     });
-    const skip = button("", "Skip to the end", () => this.end());
+    const skip = button({ "aria-label": "Skip to the end" }, "Skip", () => this.end());
     this.controls = group("vrt-playing", "Recorded run", this.hold, this.fast, skip, this.place);
     root.prepend(this.line);
     root.append(this.controls);

@@ -8,14 +8,13 @@ VRThinker.Share = class {
     const download = ([text, file]) =>
       element("a", { download: `vr-thinker-${file}`, "data-file": file }, text);
     this.downloads = [["Save picture", "picture.png"], ["Report, one file", "report.html"],
-      ["Trace", "trace.json"]].map(download);
+      ["Trace (JSON)", "trace.json"]].map(download);
     for (const each of this.downloads) each.addEventListener("click", () => this.close());
     const [save, report, trace] = this.downloads;
     this.picture = button("", "Copy picture", () => this.copyPicture());
-    // Only of safe origins, and not in each browser; else they are saved.
-    save.hidden = Boolean(navigator.clipboard?.write && window.ClipboardItem);
+    // Only of safe origins, and not in each browser
+    this.picture.hidden = !(navigator.clipboard?.write && window.ClipboardItem);
     this.save = save;
-    this.picture.hidden = !save.hidden;
     const copy = button("", "Copy link", () => this.share());
     const field = (ariaLabel) => {
       const node = make("input", { className: "vrt-link", readOnly: true, ariaLabel });
@@ -61,7 +60,6 @@ VRThinker.Share = class {
     const item = new ClipboardItem({ "image/png": picture }); // at once: a browser asks for a press
     const isCopied = await navigator.clipboard.write([item]).then(() => true, () => false);
     say(this.said, isCopied ? "Picture copied." : "It could not be copied: save it.");
-    this.save.hidden = isCopied;
   }
 
   async share() {
@@ -82,7 +80,7 @@ VRThinker.Share = class {
     const isLocal = /^(localhost|.*\.localhost|127\..*|\[::1\])$/.test(location.hostname);
     this.embed.hidden = isLocal;
     tell([
-      isCopied ? "Copied." : "Copy the link from the field.",
+      isCopied ? "Link copied." : "Copy the link from the field.",
       isLocal ? "It opens on this computer only." : "",
       "Whoever has it sees videos, prompt and all turns, as long as the server keeps the run.",
     ].filter(Boolean).join(" "));
@@ -202,7 +200,7 @@ VRThinker.showKeys = () => {
 /** Tell lengths and shapes that differ: pairs of frames lie at the same share of both videos. */
 VRThinker.tellUnlike = (node, [first, second]) => {
   const isUnlike = (most, one, other) => Math.max(one, other) > most * Math.min(one, other);
-  const last = (time) => (time < 120 ? `${Math.round(time)} s` : `${Math.round(time / 60)} min`);
+  const last = (time) => (time < 120 ? seconds(time) : `${Math.round(time / 60)} min`);
   const size = ({ videoWidth, videoHeight }) => `${videoWidth} × ${videoHeight}`;
   const shape = (video) => video?.videoWidth / video?.videoHeight;
   const told = [
@@ -338,26 +336,27 @@ VRThinker.openVote = () => {
 };
 
 /** Below Compare: what the chosen judge can, or that it cannot judge the videos that are there. */
-VRThinker.mountScope = (root, props, watch, { about, told, choose, compare, go }, trigger) => {
+VRThinker.mountScope = (root, props, watch, { about, told, choose, go }, trigger) => {
   const limits = element("p", { id: "vrt-judge-limits" }); // the chip's description
-  const line = element("p", { role: "status" });
-  const others = button("vrt-pill", choose, () => VRThinker.chooseJudge());
-  const notice = element("div", "vrt-cannot", line, element("p", "vrt-ways", others));
-  /** Compare takes the judge that is ready, else asks, if the chosen one cannot judge these. */
+  const notice = element("p", { class: "vrt-cannot", role: "status" });
+  let taken = null; // the judge that took the place of one who cannot judge these videos
   VRThinker.askForJudge = () => {
     const isAsked = VRThinker.outside && document.querySelector("#prompt textarea").value.trim();
-    const { chooser } = VRThinker;
-    if (isAsked && chooser.first) chooser.send(chooser.first);
-    else if (isAsked) VRThinker.chooseJudge();
+    if (isAsked) VRThinker.chooseJudge();
     return Boolean(isAsked);
   };
   const offer = () => {
-    const { first } = VRThinker.chooser ?? {};
-    others.hidden = !first; // else Compare is the way to them
+    const { chooser, outside, trace } = VRThinker;
+    const isNeeded = outside && (!trace.recorded || trace.changed); // who reads needs no judge
+    notice.hidden = !isNeeded || chooser.at < 0; // until it is known who is ready
+    if (isNeeded && chooser.first && taken !== chooser.first.id) {
+      taken = chooser.first.id;
+      chooser.then = () => {}; // it compares when the person presses
+      chooser.send(chooser.first);
+    }
     const texts = document.getElementById("go")?.childNodes ?? []; // none yet when this is mounted
     const text = [...texts].find(({ nodeName, data }) => nodeName === "#text" && data.trim());
-    const other = first ? compare.replace("{}", () => first.title) : choose;
-    if (text) text.data = VRThinker.outside ? other : go;
+    if (text) text.data = outside ? choose : go;
   };
   root.classList.add("vrt", "vrt-scope");
   root.replaceChildren(limits, notice);
@@ -369,12 +368,10 @@ VRThinker.mountScope = (root, props, watch, { about, told, choose, compare, go }
     root.hidden = !demo;
     const limit = ([name, can]) => [element("b", "", name), ` ${can}`];
     fill(limits, outside || !demo ? [] : about, limit);
-    notice.hidden = !outside || VRThinker.trace.recorded; // who reads needs no judge
-    say(line, outside ? told : "");
+    say(notice, outside ? told : "");
     offer();
   };
-  document.addEventListener("vrt:judges", offer);
-  document.addEventListener("vrt:trace", draw);
+  for (const name of ["vrt:judges", "vrt:trace"]) document.addEventListener(name, offer);
   watch("value", draw);
   draw();
 };

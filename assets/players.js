@@ -112,7 +112,8 @@ VRThinker.Players = class {
       if (this.stills[side]?.shown) return this.stills[side];
       const video = document.querySelector(selector);
       // While nobody knows where a clip ends, its duration is Infinity: no place can be reached.
-      return video?.duration > 0 && video.duration < Infinity ? video : null;
+      const { duration, videoWidth } = video ?? {}; // a file of sound alone has no width
+      return duration > 0 && duration < Infinity && videoWidth ? video : null;
     });
   }
 
@@ -397,14 +398,18 @@ VRThinker.Rail = class {
   }
 
   mark({ run = "", over, verdict, recorded, turns = [], coming, fps = [0, 0], grid = null }) {
-    this.players.frameRates = fps;
+    const { players } = this;
+    players.frameRates = fps;
     this.grid = grid;
-    const ended = this.live && over && this.run === run;
-    this.live = Boolean(run && !over);
-    if (ended && verdict && !this.chosen && !VRThinker.closer.isOpen) this.players.playOnce();
+    const goesOn = this.live && this.run === run && !this.chosen && !VRThinker.closer.isOpen;
+    const isFree = goesOn && (players.once || !players.playing);
+    const [asked] = (isFree && turns.length > this.turns && turns.at(-1).tiles) || [];
+    Object.assign(this, { live: Boolean(run && !over), turns: turns.length });
+    if (goesOn && over && verdict) players.playOnce();
+    else if (asked) players.show(asked); // unless the person plays or looks
     if (this.run !== run) {
       this.chosen = null; // a tile of another run
-      if (recorded || (run && over)) this.players.place = 0; // its videos come after it
+      if (recorded || (run && over)) players.place = 0; // its videos come after it
     }
     this.run = run;
     const marks = [...turns, ...(coming ? [coming] : [])].flatMap(({ tiles }, position) =>

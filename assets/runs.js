@@ -415,7 +415,6 @@ VRThinker.mountRunBar = (root, texts) => {
     const parts = [`Row ${told.run.row}`, places, told.run.source];
     say(line, parts.filter(Boolean).join(" · "));
     labels.replaceChildren(...VRThinker.RunRow.labels(told.run, texts));
-    // Not `disabled`, which would take the focus away from the keys.
     previous.ariaDisabled = !told.previous;
     next.ariaDisabled = !told.next;
   };

@@ -97,9 +97,10 @@ VRThinker.Vote = class {
   }
 
   drawn({ rows, agrees, slots, note, blind, when }, own) {
+    const isBad = note === VRThinker.BOTH_BAD; // which no judge says
     const row = ({ name, label, value, compared }) => {
-      const words = compared && ` · ${own ? "you" : "they"} ${compared}`;
-      const same = compared && element("span", `vrt-compared ${compared}`, words);
+      const words = compared && !isBad && ` · ${own ? "you" : "they"} ${compared}`;
+      const same = words && element("span", `vrt-compared ${compared}`, words);
       return element("li", `vrt-says${value}`, `${name} `, element("b", "", label), same);
     };
     const said = rows.filter(({ value }) => value !== null).map(row);
@@ -110,7 +111,7 @@ VRThinker.Vote = class {
       element("h3", "", own ? "Your vote" : "A person’s vote"),
       element("p", "vrt-when", [blind, when].filter(Boolean).join(" · ")),
       said.length && element("ul", "vrt-own", said),
-      agrees !== null && element("p", "", agreed),
+      agrees !== null && !isBad && element("p", "", agreed),
       links.length && element("p", "", "Deciding pair: ", links),
       note && passage(note),
       this.ballot && button("vrt-pill", own ? "Change" : "Vote yourself", change),
@@ -241,10 +242,9 @@ VRThinker.Ballot = class {
     const [left, right] = isBlind ? ["Left", "Right"] : ["Video 1", "Video 2"];
     const names = [left, "No difference", right, "Both bad"];
     const keys = VRThinker.blind?.on ? [..."A=BX"] : [];
-    this.sides.forEach((side, place) => {
-      side.overall = order[place];
-      const key = keys[place] && element("kbd", "", keys[place]);
-      fill(side, [names, keys], () => [names[place], key]);
+    this.sides.forEach((side, at) => {
+      side.overall = order[at];
+      fill(side, [names, keys], () => [names[at], keys[at] && element("kbd", "", keys[at])]);
     });
   }
 

@@ -151,7 +151,10 @@ class Handlers:
         return {**swapped, **self.changed_run(session, line)}
 
     async def measure(self, first: str | None, second: str | None, request: gr.Request) -> Updates:
-        """Return what is measured on both videos: curves of (seconds, difference), and facts."""
+        """Return what is measured on both videos: curves of (seconds, difference), and facts.
+
+        The value names the files: Gradio's page hears of no value that is equal to the last one.
+        """
         session, uploads = self.session_of(request), self.services.uploads
         held = [player.digest for player in session.players]
         pool = self.services.judges.decoder_pool
@@ -166,12 +169,12 @@ class Handlers:
         try:
             found = await self._measuring.run(visitor_of(request), work)
         except VrThinkerError:
-            return {self.parts.rail: {}}  # a comparison says why
+            return {self.parts.rail: {"of": [first, second]}}  # a comparison says why
         curves = [[*zip(each.times, each.differences, strict=True)] for each in found.videos]
         facts = [
             {"text": each.text, "side": each.sides[0], "at": each.start} for each in found.facts
         ]
-        return {self.parts.rail: {"curves": curves, "facts": facts}}
+        return {self.parts.rail: {"of": [first, second], "curves": curves, "facts": facts}}
 
     # -- runs ------------------------------------------------------------------------------------
 

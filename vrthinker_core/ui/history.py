@@ -125,7 +125,7 @@ class RunRecord:
         """Return the run's row in its visitor's list; `instead`: words in place of its outcome."""
         checked = words.ORDER_LINES[self.order] if self.order else NOT_SWAP_TESTED
         tells = self.judged and not (instead or self.scripted)
-        verb = "by" if self.order is OrderEffect.FLIPS else "says"
+        verb = "by" if self.order is OrderEffect.FLIPS else "says" if self.judged else "asked"
         is_other = self.branch == f"judge {self.judge}"  # which is said below
         return {
             "name": name,

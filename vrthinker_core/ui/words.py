@@ -100,7 +100,7 @@ MEASURED = {
     "name": "Measured",
     "help": " Change from frame to frame, without a judge.",
     "waits": "Measuring both videos.",
-    "nothing": "Nothing here is certain enough to be said.",
+    "nothing": "No freeze, jump, cut or blur is certain.",
 }
 BLIND_MODE = {
     "begin": "Vote blind",
@@ -311,7 +311,6 @@ DEMO_CANNOT = {
     "about": ["Demo judge.", NANO_LIMITS],
     "told": "The demo judge cannot judge real videos.",
     "choose": CHOOSE_JUDGE,
-    "compare": "Compare with {}",
     "go": "Compare",
 }
 OUTSIDE_WAYS = "Compare with a judge that can", "Vote yourself"
@@ -392,7 +391,8 @@ def recorded_status(finished: Finished | None, turns: Sequence[Turn]) -> str:
     """Return what a saved run is; an ordinary answer goes without saying."""
     how = ended(finished).removeprefix("Finished")
     how = how if how == DEMO_RUN else how.lower()
-    return " · ".join(filter(None, [RECORDED, how, count(len(turns), "turn"), looked_at(turns)]))
+    kind = SCRIPTED if finished and finished.scripted else RECORDED
+    return " · ".join(filter(None, [kind, how, count(len(turns), "turn"), looked_at(turns)]))
 
 
 def end_notice(finished: Finished) -> str:
