@@ -295,31 +295,39 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @opened("demo", **steps.WIDE, also={"390": steps.SCREENS["390"]})
-def test_the_demo_judge_asks_for_another_one_on_real_videos(
+def test_a_judge_that_is_ready_takes_the_place_of_the_demo_judge_once(
     page: Page, clips: Clips, axe: str
 ) -> None:
     compare, dialog = page.locator("#go"), page.get_by_role("dialog")
     notice = page.locator(".vrt-cannot")
     steps.fill(page, (DRAWN / "first.mp4", DRAWN / "second.mp4"))
-    expect(notice).to_be_hidden()
+    expect(chip(page)).to_have_text("Judge: Demo judge")
     for side in steps.SIDES:
         steps.clear(page, side)
     steps.fill(page, clips)
-    expect(notice).to_contain_text(CANNOT)
-    expect(compare).to_have_text("Compare with other")  # it is ready
+    expect(chip(page)).to_have_text("Judge: other")
+    expect(notice).to_be_hidden()
+    expect(compare).to_have_text("Compare")
+    for side in steps.SIDES:
+        steps.clear(page, side)
+    chip(page).click()
+    use_in_dialog(page, "Demo judge")
+    steps.fill(page, clips)
+    expect(notice).to_have_text(CANNOT)
+    expect(compare).to_have_text("Choose a judge…")
     assert steps.fits(page)
-    choose = steps.button(notice, "Choose a judge…")
-    choose.click()
-    expect(dialog.get_by_role("status")).to_have_text(CANNOT)
-    expect(steps.judge_row(page, "Demo judge").get_by_role("button")).to_have_count(0)
-    assert steps.serious_violations(page, axe) == []
-    page.keyboard.press("Escape")
-    expect(choose).to_be_focused()
     steps.write_prompt(page, "")
     compare.click()
     expect(page.locator("#prompt textarea[aria-invalid=true]")).to_be_focused()
     steps.write_prompt(page, "A cat.")
     compare.click()
+    expect(dialog.get_by_role("status")).to_have_text(CANNOT)
+    expect(steps.judge_row(page, "Demo judge").get_by_role("button")).to_have_count(0)
+    assert steps.serious_violations(page, axe) == []
+    page.keyboard.press("Escape")
+    expect(compare).to_be_focused()
+    compare.click()
+    use_in_dialog(page, "other")
     expect_finished(page, FIRST_WINS, "other")
     expect(notice).to_be_hidden()
     expect(compare).to_have_text("Compare")
