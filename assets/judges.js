@@ -149,7 +149,7 @@ VRThinker.JudgeChooser = class {
   }
 
   send(act) {
-    this.say(this.words.asking);
+    say(this.said, this.words.asking);
     for (const { said } of [this.form, ...this.rows.values()]) say(said, "");
     this.trigger("submit", act);
   }
@@ -164,13 +164,9 @@ VRThinker.JudgeChooser = class {
     Object.assign(this, { then, asked: false });
     // Gradio narrows the media queries of a page's style sheet to what stands here.
     document.querySelector(".gradio-container .contain").append(this.node);
-    this.say(this.words.asking);
+    say(this.said, this.words.asking);
     this.node.showModal(); // on closing, what had the focus has it again
     this.look();
-  }
-
-  say(sentence) {
-    say(this.said, sentence);
   }
 
   /** The server says what the chip shows, or with `ready` what the dialog does, too. */
@@ -191,11 +187,14 @@ VRThinker.JudgeChooser = class {
     }
     clearTimeout(this.timer);
     if (done) {
-      node.close();
       if (!hosts?.chosen) VRThinker.remember("judge", done); // one with a key is this page's alone
       VRThinker.outside = null; // until the server says so of this judge, too
-      (this.then ?? VRThinker.compareSoon)(done);
-      this.then = null;
+      if (!this.isTaken) {
+        node.close();
+        (this.then ?? VRThinker.compareSoon)(done);
+        this.then = null;
+      }
+      this.isTaken = false;
     }
     const look = () => this.trigger("click", { again: true });
     if (busy && node.open) this.timer = setTimeout(look, VRThinker.LOOK_AGAIN);
@@ -216,7 +215,7 @@ VRThinker.JudgeChooser = class {
   draw(ready, hosts, gpu, demo) {
     const { words, form } = this;
     this.first = ready.find(({ act, chosen }) => act && !chosen);
-    this.say(VRThinker.outside || "");
+    say(this.said, VRThinker.outside || "");
     const row = (told) => {
       const { id } = told;
       const kept = this.rows.get(id) ?? new VRThinker.JudgeRow(id, words, (act) => this.send(act));

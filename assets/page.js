@@ -351,7 +351,7 @@ VRThinker.mountScope = (root, props, watch, { about, told, choose, go }, trigger
     notice.hidden = !isNeeded || chooser.at < 0; // until it is known who is ready
     if (isNeeded && chooser.first && taken !== chooser.first.id) {
       taken = chooser.first.id;
-      chooser.then = () => {}; // it compares when the person presses
+      chooser.isTaken = true; // it compares when the person presses
       chooser.send(chooser.first);
     }
     const texts = document.getElementById("go")?.childNodes ?? []; // none yet when this is mounted

@@ -352,6 +352,7 @@ def test_a_run_without_a_verdict_shows_the_way_on(
     steps.button(verdict, "Vote yourself").click()
     expect(steps.button(page, "Video 1", exact=True).last).to_be_focused()
     steps.fill(page, clips)
+    expect(chip(page)).to_have_text("Judge: other")
     steps.button(verdict, "Compare with a judge that can").click()
     use_in_dialog(page, "other")
     steps.wait_until_over(page)

@@ -63,7 +63,7 @@ def test_a_pair_plays_once_and_is_measured_and_seen_large(page: Page, clips: Cli
     until(lambda: dialog.locator("video").evaluate_all(read)[0] < first)
     place = page.evaluate("VRThinker.closer.players.place")
     page.keyboard.press("Escape")
-    assert page.evaluate("VRThinker.rail.players.place") == place
+    page.wait_for_function(f"VRThinker.rail.players.place === {place}")
     expect(page.locator("[data-action=closer]")).to_be_focused()
 
 
