@@ -395,28 +395,23 @@ class LinkPreviewMiddleware:
         preview = await self._routes.preview(name, visitor_of(request))
         tags = preview.tags(get_root_url(request, "/", self._root)) + self._script
         is_link = any(request.query_params.get(each) for each in ("trace", "run"))
-        started: Message = {}
-        body = b""
+        sent: list[Message] = []
 
-        async def send_with_tags(message: Message) -> None:
-            nonlocal started, body
-            if message["type"] == "http.response.start":
-                started = message
-                return
-            body += message.get("body", b"")
-            if not message.get("more_body"):
-                # Gradio's values stand behind the first script; nothing in them is replaced.
-                head, script, rest = body.decode("utf-8", "replace").partition("<script")
-                head = re.sub(r'<meta\s+(?:property|name)="(?:og|twitter):[^>]*>\s*', "", head)
-                # Gradio's page would look above the path that a proxy gives it.
-                head = head.replace('<base href="./"', f'<base href="{path}/"')
-                rest = rest.replace('href="/manifest.json"', f'href="{path}/manifest.json"', 1)
-                app = "<gradio-app"
-                rest = (self._first[is_link] + app).join(rest.rsplit(app, 1))
-                whole = (head + tags + script + rest).encode()
-                headers = MutableHeaders(raw=list(started["headers"]))
-                headers["content-length"] = str(len(whole))
-                await send({**started, "headers": headers.raw})
-                await send({"type": "http.response.body", "body": whole})
+        async def collect(message: Message) -> None:
+            sent.append(message)
 
-        await self._app(scope, receive, send_with_tags)
+        await self._app(scope, receive, collect)
+        body = b"".join(message.get("body", b"") for message in sent)
+        # Gradio's values stand behind the first script; nothing in them is replaced.
+        head, script, rest = body.decode("utf-8", "replace").partition("<script")
+        head = re.sub(r'<meta\s+(?:property|name)="(?:og|twitter):[^>]*>\s*', "", head)
+        # Gradio's page would look above the path that a proxy gives it.
+        head = head.replace('<base href="./"', f'<base href="{path}/"')
+        rest = rest.replace('href="/manifest.json"', f'href="{path}/manifest.json"', 1)
+        app = "<gradio-app"
+        rest = (self._first[is_link] + app).join(rest.rsplit(app, 1))
+        whole = (head + tags + script + rest).encode()
+        headers = MutableHeaders(raw=list(sent[0]["headers"]))
+        headers["content-length"] = str(len(whole))
+        await send({**sent[0], "headers": headers.raw})
+        await send({"type": "http.response.body", "body": whole})

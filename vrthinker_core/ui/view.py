@@ -40,6 +40,7 @@ from vrthinker_core.types.order import order_of, swap_run
 from vrthinker_core.types.wording import (
     BRANCH,
     CONTROL,
+    DEMO_RUN,
     DIMENSION_NAMES,
     NOT_SWAP_TESTED,
     SCRIPTED_HELP,
@@ -330,7 +331,7 @@ class RunView:
         turns = self.ended
         first = [frame for turn in self.turns[:1] for frame in turn.frames]
         is_paired = self.started.dialect != "concat"
-        looked = len(group_tiles(first)) if is_paired else len(first)
+        looked = count(len(group_tiles(first)), "pair") if is_paired else count(len(first), "frame")
         asked = sum(len(turn.reply.wants.indices) for turn in turns if turn.reply.wants)
         wrote = [
             [f"Turn {turn.number} · {heading}", text]
@@ -338,7 +339,8 @@ class RunView:
             for heading, text in _parts(turn, True)
             if heading != AS_IT_CAME or not (turn.reply.snapshot or turn.reply.think)
         ]
-        told = words.loop_seen(looked, asked, "pair" if is_paired else "frame")
+        more = f", asked for {asked:,} more," if asked else ""
+        told = f"You saw how the loop works: it looked at {looked}{more} and stopped."
         told = f"{told} {outside_words(self.started)[1]}"
         return {"told": told, "ways": words.OUTSIDE_WAYS, "wrote": [words.DEMO_WROTE, wrote]}
 
@@ -409,8 +411,11 @@ class RunView:
         """Return the same line for this run on the page, live or saved."""
         if not run.is_replay:
             return self.status(run.seconds, run.pace, run.opening)
-        turns = [turn for run in self.runs for turn in run.turns]
-        return words.recorded_status(self.finished, turns)
+        turns, how = [turn for run in self.runs for turn in run.turns], words.ended(self.finished)
+        # An ordinary answer goes without saying
+        how = how if how == DEMO_RUN else how.removeprefix("Finished").lower()
+        told = "Recorded run", how, count(len(turns), "turn"), looked_at(turns)
+        return " · ".join(filter(None, told))
 
     def _outcome(self) -> str:
         """How the run ended and what it took, with its second run."""

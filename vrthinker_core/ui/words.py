@@ -21,10 +21,9 @@ from vrthinker_core.types.wording import (
     SIDES_SWAPPED,
     TELLING,
     WHY_NO_VERDICT,
-    looked_at,
     pairs_told,
 )
-from vrthinker_core.words import NUMBERS, ORDINALS, count, dollars, ended_after, percent
+from vrthinker_core.words import NUMBERS, ORDINALS, count, ended_after, percent
 
 TITLE = "VR-Thinker"
 CLAIM = "Which video follows the prompt better, and why."
@@ -109,7 +108,6 @@ BLIND_MODE = {
     "next": "Next pair ↵",
     "last": "That was the last pair.",
 }
-RECORDED = "Recorded run"
 # When a proxy serves the page at another address than its server knows
 ELSEWHERE = "This page is at {}, which its server does not know: start it with --root-path {}."
 NEVER_ENDED = "Cut off before it ended"
@@ -137,7 +135,6 @@ MAX_NAME = 80  # characters of a file's or a judge's name that a sentence holds
 
 # The chip, and its dialog
 DEMO_JUDGE = "Demo judge"
-CHIP_LOADING, CHIP_FAILED = "loading", "cannot be opened"
 GENERAL = "general model, not trained to judge"
 TRAINED = {True: "trained to judge videos", False: GENERAL}
 FREE, TOKENS = "free", "billed by tokens"
@@ -146,7 +143,6 @@ SEEN_BY, SEEN_ELSEWHERE = "{} gets the frames, never the videos", "another serve
 HERE_TOO = "{} on this machine"
 UNKNOWN_FACTS = ("More is known once it is loaded",)
 USE, DOWNLOAD, PAUSE, CONTINUE = "Compare with it", "Download", "Pause", "Continue"
-NEEDS = "Needs {}."
 SERVER_GONE = "Its server does not answer any more: start it again, then open this list again."
 WRONG_KEY = "The server does not accept this key."
 NO_SUCH_JUDGE = "This judge is not offered here. Close this list and open it again."
@@ -195,12 +191,6 @@ def judge_facts(
     """Return the facts of a row. `seconds`: how long the last pair took here."""
     took = [] if seconds is None else [f"about {max(1, round(seconds))} s a pair here"]
     return TRAINED[trained] if real else "drawn scenes only", cost, seen, *took
-
-
-def pair_cost(tokens: int, cost: float | None) -> str:
-    """Say what one pair takes at a host, about."""
-    price = "" if cost is None else f", ≈ {dollars(cost)}" if cost else ", free"
-    return f"≈ {tokens:,} tokens{price} for a pair"
 
 
 def place_in_queue(before: int) -> str:
@@ -317,13 +307,6 @@ DEMO_CANNOT = {
 OUTSIDE_WAYS = "Compare with a judge that can", "Vote yourself"
 DEMO_WROTE = "What the demo judge wrote"
 
-
-def loop_seen(looked: int, asked: int, noun: str) -> str:
-    """Say what a run without a verdict was good for."""
-    more = f", asked for {asked:,} more," if asked else ""
-    return f"You saw how the loop works: it looked at {count(looked, noun)}{more} and stopped."
-
-
 LABEL_HELP = {
     Preference.TIE: "The judge sees no difference here.",
     Preference.FIRST: "The judge finds video 1 better here.",
@@ -386,13 +369,6 @@ def ended_status(finished: Finished, turns: int, second: Finished | None = None)
     as_given = f"{first} as given, {other.lower()} with the sides swapped,"
     both = f"{first} in both orders" if other == first else as_given
     return f"{both} {ended_after(turns, finished.seconds + second.seconds)}"
-
-
-def recorded_status(finished: Finished | None, turns: Sequence[Turn]) -> str:
-    """Return what a saved run is; an ordinary answer goes without saying."""
-    how = ended(finished).removeprefix("Finished")
-    how = how if how == DEMO_RUN else how.lower()
-    return " · ".join(filter(None, [RECORDED, how, count(len(turns), "turn"), looked_at(turns)]))
 
 
 def end_notice(finished: Finished) -> str:
