@@ -139,11 +139,8 @@ class JudgeChooser:
         judge, trouble = self._judges.look(name)
         state = "" if judge else "cannot be opened" if trouble else "loading"
         title = words.DEMO_JUDGE if self._is_demo(name) else name.split(OWN)[0]
-        return {
-            "title": title,
-            "state": state,
-            "speaks": words.judge_name(judge.name) if judge else "",
-        }
+        speaks = words.judge_name(judge.name) if judge else ""
+        return {"title": title, "state": state, "speaks": speaks}
 
     def _is_demo(self, name: str) -> bool:
         judge, _ = self._judges.look(name)
@@ -297,7 +294,7 @@ class JudgeChooser:
         row = partial(JudgeRow, name, title, act="choose", chosen=chosen)
         judge, trouble = self._judges.look(name)
         if judge is None:
-            return row(words.UNKNOWN_FACTS, note=trouble or words.LOADING)
+            return row(("More is known once it is loaded",), note=trouble or words.LOADING)
         notes = words.visitors_notes(judge.notes, NANO_NOTE)  # the facts say so
         return row(self._facts(judge, here), note=" ".join(notes))
 
@@ -329,13 +326,11 @@ class JudgeChooser:
             return row("open")
         if offer.judge.startswith("hf:") and not is_downloaded(source):
             if download := self._downloads.get(source):
-                act, label = (
-                    ("pause", words.PAUSE) if download.goes_on else ("download", words.CONTINUE)
-                )
+                act, label = ("pause", "Pause") if download.goes_on else ("download", "Continue")
                 return row(act, label, download.told, share=download.share)
             if not offer.missing:
                 note = f"Needs {offer.needs}. {offer.slow}"
-                return row("download", words.DOWNLOAD, note)
+                return row("download", "Download", note)
         needed = offer.needs.partition(", a download")[0]  # which is here by now
         note = offer.missing or f"Needs {needed}. {offer.slow}"
         return row("" if offer.missing else "open", note=note)

@@ -59,7 +59,6 @@ T = TypeVar("T")
 VIEW = ("trace.js", "verdict.js", "closer.js", "gallery.js")  # draws a run, in a saved report, too
 INPUTS = ("players.js", "live.js", "inputs.js", "history.js", "branches.js", "judges.js", "runs.js")
 PAGE = (*VIEW, *INPUTS, "blind.js", "page.js")
-FIRST_PAINT = "first.html"
 HEARTBEAT = "heartbeat.js"  # In the head, before Gradio's scripts; all others come after them
 
 # The longest pause in an upload; also what it may take beyond its bytes at the lowest speed
@@ -93,7 +92,8 @@ def render_report(trace: Trace, clips: Sequence[str] = ()) -> str:
     told = DEMO_RUN if view.outside_scope else view.headline if view.scripted else ""
     sent = {"trace": view.page(inline_image), "messages": messages, "saved": saved, "clips": clips}
     if (size := memory_of(sent) / 1e6) > MAX_REPORT_MB:
-        raise BadInput(words.LARGE_REPORT.format(size, MAX_REPORT_MB))
+        told = f"This report would have {size:.0f} MB, and at most {MAX_REPORT_MB} MB are made."
+        raise BadInput(f"{told} Save the trace as JSON instead.")
     values = json.dumps(sent)
     for sign in "<>&":
         values = values.replace(sign, f"\\u{ord(sign):04x}")
@@ -379,9 +379,9 @@ class LinkPreviewMiddleware:
         self._page = GZipMiddleware(self._answer, compresslevel=5)
         elsewhere = html.escape(words.ELSEWHERE)
         self._script = f'<script data-elsewhere="{elsewhere}">{joined(HEARTBEAT)}</script>\n'
-        first, told = Template(joined(FIRST_PAINT)), {"title": words.TITLE, "lead": words.LEAD}
+        told, write = {"title": words.TITLE, "lead": words.LEAD}, Template(joined("first.html"))
         self._first = [
-            first.substitute(told, opening=each) + early for each in ("", "Opening a run…")
+            write.substitute(told, opening=each) + early for each in ("", "Opening a run…")
         ]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

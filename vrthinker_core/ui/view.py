@@ -53,7 +53,7 @@ from vrthinker_core.types.wording import (
 )
 from vrthinker_core.ui import words
 from vrthinker_core.ui.run import BackgroundRun, Replay, cut_turn
-from vrthinker_core.words import count, duration, reading
+from vrthinker_core.words import count, duration, ended_after, reading
 
 Json = dict[str, Any]
 HALF_TAG = re.compile(r"</?[a-z_ ]{0,20}$", re.IGNORECASE)  # of a tag that is being written
@@ -252,8 +252,6 @@ class RunView:
     @cached_property
     def _in_view(self) -> frozenset[FrameRef]:
         """The frames in view after the last turn, or sent since."""
-        if not self.turns:
-            return frozenset()
         last = self.turns[-1]
         return frozenset(last.in_view).union(frame.ref for frame in last.frames)
 
@@ -351,7 +349,7 @@ class RunView:
         sentence, named = self._reasons[dimension]
         meaning = words.LABEL_HELP[label]
         if dimension in self.flips:
-            meaning, sentence = words.FLIPPED_HELP, sentence and words.AS_GIVEN.format(sentence)
+            meaning, sentence = words.FLIPPED_HELP, sentence and f"Before the swap: {sentence}"
         return {
             "name": row["name"],
             "label": row["label"],
@@ -398,7 +396,8 @@ class RunView:
         if silent >= SILENT_SECONDS:  # then no estimate holds
             coming = f"no word for {duration(math.floor(silent), whole=True)}"
         if again := pace.retrying:
-            coming = words.RETRIED[again.busy].format(again.attempt, again.attempts)
+            why = "the server is busy" if again.busy else "no answer from the server"
+            coming = f"{why}, try {again.attempt} of {again.attempts}"
         known = [
             f"Turn {turn.number}{f' of {most}' if most else ''}",
             "writing" if turn.completion.text else new,
@@ -418,12 +417,17 @@ class RunView:
         return " · ".join(filter(None, told))
 
     def _outcome(self) -> str:
-        """How the run ended and what it took, with its second run."""
+        """How the run, or both, ended, and what they took."""
         turns = [turn for run in self.runs for turn in run.turns]
         ends = [run.finished for run in self.runs if run.finished]
-        ended = words.ended_status(ends[0], len(turns), *ends[1:])
+        ended, *other = map(words.ended, ends)
+        if other == [ended]:
+            ended = f"{ended} in both orders"
+        elif other:
+            ended = f"{ended} as given, {other[0].lower()} with the sides swapped,"
+        after = ended_after(len(turns), sum(end.seconds for end in ends))
         took = totals([turn for run in self.runs for turn in run.ended], tokens=False)
-        return " · ".join(filter(None, [ended, took]))
+        return " · ".join(filter(None, [f"{ended} {after}", took]))
 
     @cached_property
     def _named(self) -> frozenset[str]:
