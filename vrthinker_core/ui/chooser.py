@@ -42,6 +42,7 @@ from vrthinker_core.ui.layout import PageComponents, Updates
 from vrthinker_core.ui.sessions import Session, Sessions
 from vrthinker_core.ui.view import Json
 from vrthinker_core.ui.visitors import split_url, visitor_of
+from vrthinker_core.words import dollars
 
 GROUPS: tuple[JudgeGroup, ...] = get_args(JudgeGroup)
 PUBLIC: tuple[JudgeGroup, ...] = ("demo", "hosted")
@@ -136,13 +137,10 @@ class JudgeChooser:
     def chip(self, name: str) -> Json:
         """Return what the chip shows: title and state."""
         judge, trouble = self._judges.look(name)
-        state = "" if judge else words.CHIP_FAILED if trouble else words.CHIP_LOADING
+        state = "" if judge else "cannot be opened" if trouble else "loading"
         title = words.DEMO_JUDGE if self._is_demo(name) else name.split(OWN)[0]
-        return {
-            "title": title,
-            "state": state,
-            "speaks": words.judge_name(judge.name) if judge else "",
-        }
+        speaks = words.judge_name(judge.name) if judge else ""
+        return {"title": title, "state": state, "speaks": speaks}
 
     def _is_demo(self, name: str) -> bool:
         judge, _ = self._judges.look(name)
@@ -161,8 +159,9 @@ class JudgeChooser:
 
     def _secret(self, request: gr.Request, kind: str, key: str) -> Secret:
         """Return the key that was typed, else the one that the page holds. Raises BadInput."""
-        if key and not is_safe(request):
-            raise BadInput(words.NO_KEY_HERE)
+        origin = split_url(request.headers.get("origin", ""))
+        if key and origin.scheme != "https" and origin.hostname not in LOOPBACK:
+            raise BadInput(words.NO_KEY_HERE)  # somebody on the way could read it
         if len(key) > MAX_KEY:
             raise BadInput(words.NO_KEY)
         held = self._session(request).own.get(kind)
@@ -229,12 +228,13 @@ class JudgeChooser:
         """Return what only visitors at this machine may open."""
         if not visitor_of(request).here:
             return []
-        at, servers, found = self._found
+        (at, servers, found), judges = self._found, self._judges
         # Transformers cannot be imported by two threads at once, and a judge that opens does so
-        if time.monotonic() - at > FRESH_SECONDS and self._judges.are_loaded:
+        if time.monotonic() - at > FRESH_SECONDS and all(map(judges.is_loaded, judges.names)):
             servers = local_servers() if "servers" in self._offered else []
             groups = {*self._offered} - {"hosted"}
-            found = [each for each in offers(servers) if _group(each.judge) in groups]
+            kinds = {kind for kind, each in JUDGES.items() if each.group in groups}
+            found = [each for each in offers(servers) if parse_judge(each.judge).kind in kinds]
             self._found = time.monotonic(), servers, found
         return found
 
@@ -294,7 +294,7 @@ class JudgeChooser:
         row = partial(JudgeRow, name, title, act="choose", chosen=chosen)
         judge, trouble = self._judges.look(name)
         if judge is None:
-            return row(words.UNKNOWN_FACTS, note=trouble or words.LOADING)
+            return row(("More is known once it is loaded",), note=trouble or words.LOADING)
         notes = words.visitors_notes(judge.notes, NANO_NOTE)  # the facts say so
         return row(self._facts(judge, here), note=" ".join(notes))
 
@@ -326,15 +326,13 @@ class JudgeChooser:
             return row("open")
         if offer.judge.startswith("hf:") and not is_downloaded(source):
             if download := self._downloads.get(source):
-                act, label = (
-                    ("pause", words.PAUSE) if download.goes_on else ("download", words.CONTINUE)
-                )
+                act, label = ("pause", "Pause") if download.goes_on else ("download", "Continue")
                 return row(act, label, download.told, share=download.share)
             if not offer.missing:
-                note = f"{words.NEEDS.format(offer.needs)} {offer.slow}"
-                return row("download", words.DOWNLOAD, note)
+                note = f"Needs {offer.needs}. {offer.slow}"
+                return row("download", "Download", note)
         needed = offer.needs.partition(", a download")[0]  # which is here by now
-        note = offer.missing or f"{words.NEEDS.format(needed)} {offer.slow}"
+        note = offer.missing or f"Needs {needed}. {offer.slow}"
         return row("" if offer.missing else "open", note=note)
 
     def _hosts(self, request: gr.Request) -> Json | None:
@@ -365,17 +363,8 @@ class JudgeChooser:
 
 
 def _cost(model: ServedModel) -> str:
+    """Say what one pair takes at a host, about."""
     pair = Completion("", prompt_tokens=READ_TOKENS, new_tokens=WRITTEN_TOKENS)
-    price = model.prices.cost(pair) if model.prices else None
-    return words.pair_cost(READ_TOKENS + WRITTEN_TOKENS, price)
-
-
-def _group(judge: str) -> JudgeGroup | None:
-    """Return where the page offers a judge of this name."""
-    return JUDGES[parse_judge(judge).kind].group
-
-
-def is_safe(request: gr.Request) -> bool:
-    """Return whether nobody on the way can read what is typed on the page."""
-    origin = split_url(request.headers.get("origin", ""))
-    return origin.scheme == "https" or origin.hostname in LOOPBACK
+    cost = model.prices.cost(pair) if model.prices else None
+    price = "" if cost is None else f", ≈ {dollars(cost)}" if cost else ", free"
+    return f"≈ {READ_TOKENS + WRITTEN_TOKENS:,} tokens{price} for a pair"

@@ -808,7 +808,8 @@ def strip_json(runs: Sequence[ShownRun], shown: ShownRun) -> Json | None:
         if place == 0:
             origin = {label["name"]: label["value"] for label in labels}
             first = view.order
-        alike = (first is None) == (view.order is None)  # a swap test tells more than one order
+        # A swap test tells more than one order
+        alike = bool(origin) and (first is None) == (view.order is None)
         name = view.name or ("begins" if view.started is None else "")
         name = "First run" if place == 0 else name[:1].upper() + name[1:]
         judge = words.judge_name(view.started.judge) if view.started else ""
@@ -818,9 +819,7 @@ def strip_json(runs: Sequence[ShownRun], shown: ShownRun) -> Json | None:
             checked = words.ORDER_LINES[view.order.overall] if view.order else NOT_SWAP_TESTED
             judge = " · ".join(filter(None, [judge, checked]))
         for label in labels:
-            label["differs"] = (
-                alike and bool(origin) and origin.get(label["name"]) != label["value"]
-            )
+            label["differs"] = alike and origin.get(label["name"]) != label["value"]
         rows.append({"name": name, "judge": judge, "note": note, "labels": labels})
     return {"shown": runs.index(shown), "runs": rows}
 

@@ -603,9 +603,9 @@ class Examples:
             title = rest if kind in words.EXAMPLE_ROWS else name
             title = title.lstrip("0123456789-").replace("-", " ")
             drawn = all(clip and clip.drawn for clip in started.clips)
-            credit = words.REAL_FOOTAGE.format(example.credit) if example.credit else ""
+            credit = f"Scripted. Real footage: {example.credit}" if example.credit else ""
             clips = [f"examples/{name}/{video.name}" for video in example.videos]
-            about = credit or " · ".join([words.DRAWN] * drawn + [count(len(turns), "turn")])
+            about = credit or " · ".join(["Drawn"] * drawn + [count(len(turns), "turn")])
             cards.append(
                 {
                     "name": name,

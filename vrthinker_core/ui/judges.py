@@ -114,11 +114,6 @@ class JudgeLoader:
         """The judges that every visitor may choose, also those that cannot be opened."""
         return tuple(self._futures)
 
-    @property
-    def are_loaded(self) -> bool:
-        """Whether every judge has been opened, or has failed to."""
-        return all(future.done() for future in self._futures.values())
-
     def add(self, choice: str) -> str:
         """Offer another judge, which opens in a thread; return its name.
 

@@ -79,7 +79,8 @@ class JudgeQueue:
         shares = [each.share for each in (*running.values(), *waiting.values(), *coming)]
         own = sum(each.share == visitor.share for each in waiting.values())
         if visitor.counted and RUNS_WAITING * visitor.shares <= own < len(waiting):
-            return words.OWN_RUNS_WAIT.format(own)
+            told = f"{own} of your comparisons wait already, and others wait, too."
+            return f"{told} Try again once one begins."
         limit = Limit(math.inf, self._most + width, words.BUSY, words.BUSY)
         return refusal_of(limit, visitor, Counter(shares))
 

@@ -59,7 +59,6 @@ T = TypeVar("T")
 VIEW = ("trace.js", "verdict.js", "closer.js", "gallery.js")  # draws a run, in a saved report, too
 INPUTS = ("players.js", "live.js", "inputs.js", "history.js", "branches.js", "judges.js", "runs.js")
 PAGE = (*VIEW, *INPUTS, "blind.js", "page.js")
-FIRST_PAINT = "first.html"
 HEARTBEAT = "heartbeat.js"  # In the head, before Gradio's scripts; all others come after them
 
 # The longest pause in an upload; also what it may take beyond its bytes at the lowest speed
@@ -93,7 +92,8 @@ def render_report(trace: Trace, clips: Sequence[str] = ()) -> str:
     told = DEMO_RUN if view.outside_scope else view.headline if view.scripted else ""
     sent = {"trace": view.page(inline_image), "messages": messages, "saved": saved, "clips": clips}
     if (size := memory_of(sent) / 1e6) > MAX_REPORT_MB:
-        raise BadInput(words.LARGE_REPORT.format(size, MAX_REPORT_MB))
+        told = f"This report would have {size:.0f} MB, and at most {MAX_REPORT_MB} MB are made."
+        raise BadInput(f"{told} Save the trace as JSON instead.")
     values = json.dumps(sent)
     for sign in "<>&":
         values = values.replace(sign, f"\\u{ord(sign):04x}")
@@ -379,9 +379,9 @@ class LinkPreviewMiddleware:
         self._page = GZipMiddleware(self._answer, compresslevel=5)
         elsewhere = html.escape(words.ELSEWHERE)
         self._script = f'<script data-elsewhere="{elsewhere}">{joined(HEARTBEAT)}</script>\n'
-        first, told = Template(joined(FIRST_PAINT)), {"title": words.TITLE, "lead": words.LEAD}
+        told, write = {"title": words.TITLE, "lead": words.LEAD}, Template(joined("first.html"))
         self._first = [
-            first.substitute(told, opening=each) + early for each in ("", "Opening a run…")
+            write.substitute(told, opening=each) + early for each in ("", "Opening a run…")
         ]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -395,28 +395,23 @@ class LinkPreviewMiddleware:
         preview = await self._routes.preview(name, visitor_of(request))
         tags = preview.tags(get_root_url(request, "/", self._root)) + self._script
         is_link = any(request.query_params.get(each) for each in ("trace", "run"))
-        started: Message = {}
-        body = b""
+        sent: list[Message] = []
 
-        async def send_with_tags(message: Message) -> None:
-            nonlocal started, body
-            if message["type"] == "http.response.start":
-                started = message
-                return
-            body += message.get("body", b"")
-            if not message.get("more_body"):
-                # Gradio's values stand behind the first script; nothing in them is replaced.
-                head, script, rest = body.decode("utf-8", "replace").partition("<script")
-                head = re.sub(r'<meta\s+(?:property|name)="(?:og|twitter):[^>]*>\s*', "", head)
-                # Gradio's page would look above the path that a proxy gives it.
-                head = head.replace('<base href="./"', f'<base href="{path}/"')
-                rest = rest.replace('href="/manifest.json"', f'href="{path}/manifest.json"', 1)
-                app = "<gradio-app"
-                rest = (self._first[is_link] + app).join(rest.rsplit(app, 1))
-                whole = (head + tags + script + rest).encode()
-                headers = MutableHeaders(raw=list(started["headers"]))
-                headers["content-length"] = str(len(whole))
-                await send({**started, "headers": headers.raw})
-                await send({"type": "http.response.body", "body": whole})
+        async def collect(message: Message) -> None:
+            sent.append(message)
 
-        await self._app(scope, receive, send_with_tags)
+        await self._app(scope, receive, collect)
+        body = b"".join(message.get("body", b"") for message in sent)
+        # Gradio's values stand behind the first script; nothing in them is replaced.
+        head, script, rest = body.decode("utf-8", "replace").partition("<script")
+        head = re.sub(r'<meta\s+(?:property|name)="(?:og|twitter):[^>]*>\s*', "", head)
+        # Gradio's page would look above the path that a proxy gives it.
+        head = head.replace('<base href="./"', f'<base href="{path}/"')
+        rest = rest.replace('href="/manifest.json"', f'href="{path}/manifest.json"', 1)
+        app = "<gradio-app"
+        rest = (self._first[is_link] + app).join(rest.rsplit(app, 1))
+        whole = (head + tags + script + rest).encode()
+        headers = MutableHeaders(raw=list(sent[0]["headers"]))
+        headers["content-length"] = str(len(whole))
+        await send({**sent[0], "headers": headers.raw})
+        await send({"type": "http.response.body", "body": whole})

@@ -288,18 +288,6 @@ REPORT_POLICY = "sandbox allow-scripts; frame-ancestors *"
 HUB = "https://huggingface.co"  # Shows a Space in a frame
 
 
-def _adding(send: Send, *headers: tuple[str, str]) -> Send:
-    """Return `send` with further headers on each answer."""
-
-    async def send_with_headers(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            for name, value in headers:
-                MutableHeaders(scope=message).append(name, value)
-        await send(message)
-
-    return send_with_headers
-
-
 HOST = re.compile(r"[\w.:, \[\]-]{0,300}", re.ASCII)  # as a list of proxies may have it
 ODD_HOST = "X-Forwarded-Host of this request names no host."
 UNKNOWN_NAME = "This server does not know that it is {0}: start it with --name {0}."
@@ -338,7 +326,14 @@ class GuardMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it; `visitor_of` knows who sends it."""
-        app = self._app
+        app, added = self._app, list[tuple[str, str]]()
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                for name, value in added:
+                    MutableHeaders(scope=message).append(name, value)
+            await send(message)
+
         if scope["type"] in ("http", "websocket"):
             path, root = scope["path"], self._root.path
             is_whole = path == root or path.startswith(f"{root}/")
@@ -353,8 +348,7 @@ class GuardMiddleware:
                 if is_page(scope):
                     cookie, app = self._cookie(request)
                     added.append(("set-cookie", cookie))
-                send = _adding(send, *added)
-        await app(scope, receive, send)
+        await app(scope, receive, send_with_headers)
 
     def _refusal(self, request: HTTPConnection) -> tuple[str, int] | None:
         """Return the sentence and the status for a foreign host or origin."""

@@ -40,8 +40,10 @@ from vrthinker_core.types.order import order_of, swap_run
 from vrthinker_core.types.wording import (
     BRANCH,
     CONTROL,
+    DEMO_RUN,
     DIMENSION_NAMES,
     NOT_SWAP_TESTED,
+    SCRIPTED,
     SCRIPTED_HELP,
     TAKEN_OVER,
     branch_name,
@@ -52,7 +54,7 @@ from vrthinker_core.types.wording import (
 )
 from vrthinker_core.ui import words
 from vrthinker_core.ui.run import BackgroundRun, Replay, cut_turn
-from vrthinker_core.words import count, duration, reading
+from vrthinker_core.words import count, duration, ended_after, reading
 
 Json = dict[str, Any]
 HALF_TAG = re.compile(r"</?[a-z_ ]{0,20}$", re.IGNORECASE)  # of a tag that is being written
@@ -251,8 +253,6 @@ class RunView:
     @cached_property
     def _in_view(self) -> frozenset[FrameRef]:
         """The frames in view after the last turn, or sent since."""
-        if not self.turns:
-            return frozenset()
         last = self.turns[-1]
         return frozenset(last.in_view).union(frame.ref for frame in last.frames)
 
@@ -330,7 +330,7 @@ class RunView:
         turns = self.ended
         first = [frame for turn in self.turns[:1] for frame in turn.frames]
         is_paired = self.started.dialect != "concat"
-        looked = len(group_tiles(first)) if is_paired else len(first)
+        looked = count(len(group_tiles(first)), "pair") if is_paired else count(len(first), "frame")
         asked = sum(len(turn.reply.wants.indices) for turn in turns if turn.reply.wants)
         wrote = [
             [f"Turn {turn.number} · {heading}", text]
@@ -338,7 +338,8 @@ class RunView:
             for heading, text in _parts(turn, True)
             if heading != AS_IT_CAME or not (turn.reply.snapshot or turn.reply.think)
         ]
-        told = words.loop_seen(looked, asked, "pair" if is_paired else "frame")
+        more = f", asked for {asked:,} more," if asked else ""
+        told = f"You saw how the loop works: it looked at {looked}{more} and stopped."
         told = f"{told} {outside_words(self.started)[1]}"
         return {"told": told, "ways": words.OUTSIDE_WAYS, "wrote": [words.DEMO_WROTE, wrote]}
 
@@ -349,7 +350,7 @@ class RunView:
         sentence, named = self._reasons[dimension]
         meaning = words.LABEL_HELP[label]
         if dimension in self.flips:
-            meaning, sentence = words.FLIPPED_HELP, sentence and words.AS_GIVEN.format(sentence)
+            meaning, sentence = words.FLIPPED_HELP, sentence and f"Before the swap: {sentence}"
         return {
             "name": row["name"],
             "label": row["label"],
@@ -396,7 +397,8 @@ class RunView:
         if silent >= SILENT_SECONDS:  # then no estimate holds
             coming = f"no word for {duration(math.floor(silent), whole=True)}"
         if again := pace.retrying:
-            coming = words.RETRIED[again.busy].format(again.attempt, again.attempts)
+            why = "the server is busy" if again.busy else "no answer from the server"
+            coming = f"{why}, try {again.attempt} of {again.attempts}"
         known = [
             f"Turn {turn.number}{f' of {most}' if most else ''}",
             "writing" if turn.completion.text else new,
@@ -409,16 +411,24 @@ class RunView:
         """Return the same line for this run on the page, live or saved."""
         if not run.is_replay:
             return self.status(run.seconds, run.pace, run.opening)
-        turns = [turn for run in self.runs for turn in run.turns]
-        return words.recorded_status(self.finished, turns)
+        turns, how = [turn for run in self.runs for turn in run.turns], words.ended(self.finished)
+        # An ordinary answer goes without saying
+        how = how if how == DEMO_RUN else how.removeprefix("Finished").lower()
+        kind = SCRIPTED if self.scripted else "Recorded run"
+        return " · ".join(filter(None, [kind, how, count(len(turns), "turn"), looked_at(turns)]))
 
     def _outcome(self) -> str:
-        """How the run ended and what it took, with its second run."""
+        """How the run, or both, ended, and what they took."""
         turns = [turn for run in self.runs for turn in run.turns]
         ends = [run.finished for run in self.runs if run.finished]
-        ended = words.ended_status(ends[0], len(turns), *ends[1:])
+        ended, *other = map(words.ended, ends)
+        if other == [ended]:
+            ended = f"{ended} in both orders"
+        elif other:
+            ended = f"{ended} as given, {other[0].lower()} with the sides swapped,"
+        after = ended_after(len(turns), sum(end.seconds for end in ends))
         took = totals([turn for run in self.runs for turn in run.ended], tokens=False)
-        return " · ".join(filter(None, [ended, took]))
+        return " · ".join(filter(None, [f"{ended} {after}", took]))
 
     @cached_property
     def _named(self) -> frozenset[str]:

@@ -67,10 +67,9 @@ def visitor_of(request: Any) -> Visitor:
 
 def split_url(url: str) -> SplitResult:
     """Return the parts of a web address; empty parts for text that is none."""
-    try:
+    with suppress(ValueError):
         return urlsplit(url)
-    except ValueError:
-        return urlsplit("")
+    return urlsplit("")
 
 
 def host_name(netloc: str) -> str:

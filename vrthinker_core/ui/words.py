@@ -21,10 +21,9 @@ from vrthinker_core.types.wording import (
     SIDES_SWAPPED,
     TELLING,
     WHY_NO_VERDICT,
-    looked_at,
     pairs_told,
 )
-from vrthinker_core.words import NUMBERS, ORDINALS, count, dollars, ended_after, percent
+from vrthinker_core.words import NUMBERS, ORDINALS, count, percent
 
 TITLE = "VR-Thinker"
 CLAIM = "Which video follows the prompt better, and why."
@@ -42,7 +41,6 @@ HERO = {
     "question": "One of these two freezes. Can you see when?",
     "watch": "▶ Watch the judge find it",
 }
-DRAWN, REAL_FOOTAGE = "Drawn", "Scripted. Real footage: {}"
 
 READY = "Add two videos and the prompt they were made from."
 ONE_VIDEO = "One video is here. Add the other one."
@@ -56,14 +54,8 @@ OPENING = "Opening both videos."
 MISSING_VIDEO = "Add video {}."
 OTHER_VIDEO = "Choose another file, or convert this one to MP4."
 BUSY = "Too many people are waiting. Try again in a minute."
-OWN_RUNS_WAIT = (
-    "{} of your comparisons wait already, and others wait, too. Try again once one begins."
-)
 MANY_EVENTS = "Too much of what you asked for still waits. Wait until some of it is answered."
 MANY_FOLLOW = "Many pages show this run, so this one looks at it every few seconds."
-LARGE_REPORT = (
-    "This report would have {:.0f} MB, and at most {} MB are made. Save the trace as JSON instead."
-)
 LIST_BUSY = "The list of runs is in use by something else. Try again in a minute."
 MANY_BYTES = (
     "Your files take 500 MB here, the most that one visitor may keep. "
@@ -109,7 +101,6 @@ BLIND_MODE = {
     "next": "Next pair ↵",
     "last": "That was the last pair.",
 }
-RECORDED = "Recorded run"
 # When a proxy serves the page at another address than its server knows
 ELSEWHERE = "This page is at {}, which its server does not know: start it with --root-path {}."
 NEVER_ENDED = "Cut off before it ended"
@@ -119,10 +110,6 @@ REMOVED = "Video {} was removed."
 EMPTIED = "Removed"  # in the box itself
 NO_ADDRESS = "Give the address of a video file, as in https://example.org/video.mp4."
 NO_VERDICT = "No verdict"
-RETRIED = {
-    True: "the server is busy, try {} of {}",
-    False: "no answer from the server, try {} of {}",
-}
 NO_SUCH_LINK = "The run behind this link was deleted, or is too old. Open its trace file instead."
 NO_RUN = "This run is gone. Compare again."
 NO_ROOM = "No link was made: the server's disk is full. Download the trace instead."
@@ -137,16 +124,13 @@ MAX_NAME = 80  # characters of a file's or a judge's name that a sentence holds
 
 # The chip, and its dialog
 DEMO_JUDGE = "Demo judge"
-CHIP_LOADING, CHIP_FAILED = "loading", "cannot be opened"
 GENERAL = "general model, not trained to judge"
 TRAINED = {True: "trained to judge videos", False: GENERAL}
 FREE, TOKENS = "free", "billed by tokens"
 SEEN_HERE, SEEN_BY_SERVER = "frames stay on this machine", "frames stay on this server"
 SEEN_BY, SEEN_ELSEWHERE = "{} gets the frames, never the videos", "another server gets the frames"
 HERE_TOO = "{} on this machine"
-UNKNOWN_FACTS = ("More is known once it is loaded",)
-USE, DOWNLOAD, PAUSE, CONTINUE = "Compare with it", "Download", "Pause", "Continue"
-NEEDS = "Needs {}."
+USE = "Compare with it"
 SERVER_GONE = "Its server does not answer any more: start it again, then open this list again."
 WRONG_KEY = "The server does not accept this key."
 NO_SUCH_JUDGE = "This judge is not offered here. Close this list and open it again."
@@ -195,12 +179,6 @@ def judge_facts(
     """Return the facts of a row. `seconds`: how long the last pair took here."""
     took = [] if seconds is None else [f"about {max(1, round(seconds))} s a pair here"]
     return TRAINED[trained] if real else "drawn scenes only", cost, seen, *took
-
-
-def pair_cost(tokens: int, cost: float | None) -> str:
-    """Say what one pair takes at a host, about."""
-    price = "" if cost is None else f", ≈ {dollars(cost)}" if cost else ", free"
-    return f"≈ {tokens:,} tokens{price} for a pair"
 
 
 def place_in_queue(before: int) -> str:
@@ -316,13 +294,6 @@ DEMO_CANNOT = {
 OUTSIDE_WAYS = "Compare with a judge that can", "Vote yourself"
 DEMO_WROTE = "What the demo judge wrote"
 
-
-def loop_seen(looked: int, asked: int, noun: str) -> str:
-    """Say what a run without a verdict was good for."""
-    more = f", asked for {asked:,} more," if asked else ""
-    return f"You saw how the loop works: it looked at {count(looked, noun)}{more} and stopped."
-
-
 LABEL_HELP = {
     Preference.TIE: "The judge sees no difference here.",
     Preference.FIRST: "The judge finds video 1 better here.",
@@ -330,7 +301,6 @@ LABEL_HELP = {
     None: "The judge did not say. A missing label is not a tie.",
 }
 FLIPPED_HELP = "Swapping the sides changed what the judge says here."
-AS_GIVEN = "Before the swap: {}"
 
 
 def both_labels(order: OrderCheck, dimension: Dimension) -> str:
@@ -374,25 +344,6 @@ def ended(finished: Finished | None) -> str:
     if finished is None or finished.outside_scope:
         return DEMO_RUN if finished else NEVER_ENDED
     return {StopReason.ANSWERED: "Finished", **ENDS}.get(finished.stop, "Ended without an answer")
-
-
-def ended_status(finished: Finished, turns: int, second: Finished | None = None) -> str:
-    """Return how the run, or both, ended. `turns` are of both."""
-    first = ended(finished)
-    if second is None:
-        return f"{first} {ended_after(turns, finished.seconds)}"
-    other = ended(second)
-    as_given = f"{first} as given, {other.lower()} with the sides swapped,"
-    both = f"{first} in both orders" if other == first else as_given
-    return f"{both} {ended_after(turns, finished.seconds + second.seconds)}"
-
-
-def recorded_status(finished: Finished | None, turns: Sequence[Turn]) -> str:
-    """Return what a saved run is; an ordinary answer goes without saying."""
-    how = ended(finished).removeprefix("Finished")
-    how = how if how == DEMO_RUN else how.lower()
-    kind = SCRIPTED if finished and finished.scripted else RECORDED
-    return " · ".join(filter(None, [kind, how, count(len(turns), "turn"), looked_at(turns)]))
 
 
 def end_notice(finished: Finished) -> str:
