@@ -170,7 +170,7 @@ VRThinker.JudgeChooser = class {
   }
 
   /** The server says what the chip shows, or with `ready` what the dialog does, too. */
-  update({ title, state, speaks, ready, hosts, gpu, demo, busy, answer, done, at }) {
+  update({ title, state, speaks, ready, hosts, gpu, demo, near, busy, answer, done, at }) {
     const { node, words } = this;
     const name = words.judge.replace("{}", () => title);
     say(this.name, state ? `${name}, ${state}` : name);
@@ -178,6 +178,7 @@ VRThinker.JudgeChooser = class {
     Object.assign(this, { title, speaks });
     VRThinker.inputs.draw();
     if (!ready) return;
+    this.near = ready.find(({ id }) => id === near);
     if (at > this.at) this.draw(ready, hosts, gpu, demo); // else it comes late
     this.at = Math.max(at, this.at);
     if (answer) this.answered(answer, hosts);
@@ -214,7 +215,6 @@ VRThinker.JudgeChooser = class {
 
   draw(ready, hosts, gpu, demo) {
     const { words, form } = this;
-    this.first = ready.find(({ act, chosen }) => act && !chosen);
     say(this.said, VRThinker.outside || "");
     const row = (told) => {
       const { id } = told;

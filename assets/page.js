@@ -349,10 +349,10 @@ VRThinker.mountScope = (root, props, watch, { about, told, choose, go }, trigger
     const { chooser, outside, trace } = VRThinker;
     const isNeeded = outside && (!trace.recorded || trace.changed); // who reads needs no judge
     notice.hidden = !isNeeded || chooser.at < 0; // until it is known who is ready
-    if (isNeeded && chooser.first && taken !== chooser.first.id) {
-      taken = chooser.first.id;
+    if (isNeeded && chooser.near && taken !== chooser.near.id) {
+      taken = chooser.near.id;
       chooser.isTaken = true; // it compares when the person presses
-      chooser.send(chooser.first);
+      chooser.send(chooser.near);
     }
     const texts = document.getElementById("go")?.childNodes ?? []; // none yet when this is mounted
     const text = [...texts].find(({ nodeName, data }) => nodeName === "#text" && data.trim());

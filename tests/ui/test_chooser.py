@@ -133,6 +133,7 @@ def test_this_machines_judges_are_offered_on_it_alone(here: Inside, judges: Judg
         found["ready"][1]["id"],
         [each.host.name for each in JUDGES.values() if each.host],
     )
+    assert found["near"] == asked
     for headers in FAR:
         far = Person(here, judges, **headers)
         told = far.dialog()
@@ -162,7 +163,9 @@ def test_a_server_here_becomes_a_judge_for_everybody(here: Inside, judges: Judge
     assert judges.names == ("by hand", "qwen2.5vl:7b")
 
 
-def test_a_key_ends_with_its_page(here: Inside, judges: JudgeLoader, host: FaultyServer) -> None:
+def test_a_key_ends_with_its_page(
+    here: Inside, judges: JudgeLoader, host: FaultyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     anna, bert = (Person(here, judges, name=name) for name in ("anna", "bert"))
     form = anna.press("list", "openai", key=f" {KEY} ")["hosts"]
     assert (form["kind"], form["held"], form["chosen"]) == ("openai", True, False)
@@ -175,6 +178,10 @@ def test_a_key_ends_with_its_page(here: Inside, judges: JudgeLoader, host: Fault
     form = anna.dialog()["hosts"]
     assert (form["chosen"], form["model"]) == (True, "gpt-5.2")
     assert [row["chosen"] for row in anna.dialog()["ready"]] == [False, True]
+    assert anna.dialog()["near"] == "by hand"
+    monkeypatch.setattr("vrthinker_core.ui.chooser.is_here", lambda _: False)
+    assert anna.press("choose", "by hand")["near"] is None, "a host would get the frames unasked"
+    anna.press("choose", name)
     assert len(bert.dialog()["ready"]) == 1
     assert judges.get(name).name == "gpt-5.2"
     assert judges.device(name, 1)[0] not in (*judges.names, "local")

@@ -275,6 +275,8 @@ class JudgeChooser:
             else:
                 (ready if can else gpu if offer.real_videos else demo).append(row)
         rows = [*ready, *gpu, *demo]
+        others = (row for row in ready if row.act and not row.chosen)
+        near = (row.id for row in others if any(" on this " in fact for fact in row.facts))
         # A component that is told the same twice tells its script nothing
         return {
             **self.chip(session.judge or judges.names[0]),
@@ -282,6 +284,7 @@ class JudgeChooser:
             "hosts": self._hosts(request),
             "gpu": [*map(asdict, gpu)],
             "demo": [*map(asdict, demo)],
+            "near": next(near, None),  # can judge in place of another: no frame goes elsewhere
             "busy": any(row.act == "pause" or row.note == words.LOADING for row in rows),
             "answer": None,
             "at": time.monotonic(),
