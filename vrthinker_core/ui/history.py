@@ -64,6 +64,7 @@ FILL = f"""CREATE TABLE IF NOT EXISTS reserve (filling BLOB);
     DROP TABLE reserve"""
 
 ShortText = Annotated[str, Field(max_length=MAX_TEXT)]
+VideoName = Annotated[str, Field(pattern=f"^{VIDEO.pattern}$")]
 Moment = Annotated[float, Field(ge=0, allow_inf_nan=False)]  # Seconds since 1970
 
 
@@ -82,10 +83,7 @@ class RunRecord:
     outside_scope: bool = False  # the judge cannot judge such a pair
     scripted: bool = False  # a person wrote the replies as an example
     order: OrderEffect | None = None  # of the overall label; None if it was not checked
-    # Names of the videos that it compared
-    videos: Annotated[
-        tuple[Annotated[str, Field(pattern=f"^{VIDEO.pattern}$")], ...], Field(max_length=2)
-    ] = ()
+    videos: Annotated[tuple[VideoName, ...], Field(max_length=2)] = ()  # that it compared
     # Of a link: the run that it shows
     origin: Annotated[str, Field(pattern=f"^({NAME.pattern})?$")] = ""
     voted: bool = False  # there is a vote on it

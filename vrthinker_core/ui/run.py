@@ -40,9 +40,8 @@ def cut_turn(run: Run, readable: str | None = None) -> Turn | None:
 
     Only the `readable` part of the reply, if given, is read.
     """
-    if run.open is None or (shown := run.open.shown) is None:
-        return None
-    if (protocol := protocol_of(run.started)) is None:
+    protocol = protocol_of(run.started)
+    if protocol is None or run.open is None or (shown := run.open.shown) is None:
         return None
     text = run.open.text
     completion = Completion(text, "cancelled", pieces=(len(text),))
@@ -76,6 +75,7 @@ class Replay:
 
     is_replay: Literal[True] = True
     over, begun, judge, changes = True, True, "", 0
+    ended, is_check = None, False
 
     def __init__(self, trace: Trace, videos: Videos = (None, None)) -> None:
         self.trace, self.videos = trace, videos

@@ -198,8 +198,6 @@ class RunView:
     @classmethod
     def of(cls, run: BackgroundRun | Replay) -> "RunView":
         """Return the view of a run on the page."""
-        if run.is_replay:
-            return cls(run.trace)
         return cls(run.trace, ended=run.ended, checking=run.is_check)
 
     @cached_property
