@@ -3,11 +3,11 @@
 import io
 import re
 import unicodedata
+from collections import namedtuple
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from itertools import cycle, islice
-from typing import NamedTuple
 
 from PIL import Image, ImageDraw, ImageFont, ImageOps, features
 
@@ -50,18 +50,8 @@ WORD = re.compile(rf"\s*(?:[{CJK}][、。，．！？：；」』）】”]*|[^\
 # Would turn the text around, or pile marks up
 UNRULY = re.compile("[\u202a-\u202e\u2066-\u2069]|(?<=[\u0300-\u036f]{2})[\u0300-\u036f]+")
 
-
-class Theme(NamedTuple):
-    """The page's colours."""
-
-    paper: str
-    ink: str
-    faint: str
-    well: str
-    accent: str
-    sides: tuple[str, str]
-
-
+# The page's colours; `sides`: of both videos
+Theme = namedtuple("Theme", "paper ink faint well accent sides")
 LIGHT = Theme("#ffffff", "#18201f", "#5c6966", "#f1f5f4", "#0b7a6f", ("#1f5fc0", "#a4510a"))
 DARK = Theme("#111817", "#edf3f1", "#a3b1ae", "#1d2725", "#2bb3a3", ("#86b4ff", "#ffb066"))
 
