@@ -40,7 +40,7 @@ from vrthinker_core.ui.history import Examples, History, SavedRun, votes_first
 from vrthinker_core.ui.judges import JudgeLoader
 from vrthinker_core.ui.layout import FormValues, PageComponents, Updates, form_values, no_updates
 from vrthinker_core.ui.queue import CheckedBlocks, JudgeQueue, upload_place
-from vrthinker_core.ui.run import Videos
+from vrthinker_core.ui.run import FoundVideos
 from vrthinker_core.ui.runs_tab import ListedRuns
 from vrthinker_core.ui.sessions import Session, Sessions, ShownRun
 from vrthinker_core.ui.uploads import Uploads
@@ -501,7 +501,7 @@ class Handlers:
         except TraceError as error:
             return self.refusal(session, error)
 
-    def _players(self, videos: Videos, prompt: str) -> Updates:
+    def _players(self, videos: FoundVideos, prompt: str) -> Updates:
         """Show these videos, as browsers play them, and the prompt."""
         parts, playable = self.parts, self.services.uploads.playable_of
         first, second = (path and str(playable(path)) for path in videos)
@@ -756,7 +756,7 @@ def _whole(value: object) -> int | None:
     return int(str(value)) if re.fullmatch(r"-?[0-9]{1,6}", str(value)) else None
 
 
-def compared_videos(saved: SavedRun, known: Iterable[Path]) -> Videos:
+def compared_videos(saved: SavedRun, known: Iterable[Path]) -> FoundVideos:
     """Return the videos that a run compared, by their content, from its own and `known` ones."""
     by_digest = {file_digest(path): path for path in (*saved.videos, *known) if path.is_file()}
     clips = saved.trace.started.clips
@@ -766,7 +766,7 @@ def compared_videos(saved: SavedRun, known: Iterable[Path]) -> Videos:
 
 def shown_videos(
     uploads: Uploads, saved: SavedRun, known: Iterable[Path], visitor: Visitor
-) -> Videos:
+) -> FoundVideos:
     """Find the compared videos among `known` and kept files; kept ones become uploads, too.
 
     A file counts by its content alone, so a damaged one is not shown.

@@ -18,7 +18,7 @@ from vrthinker_core.types.events import Started, Trace
 from vrthinker_core.types.frames import Sizing
 from vrthinker_core.types.wording import DEMO_RUN, SAME_IN_BOTH
 from vrthinker_core.ui import words
-from vrthinker_core.ui.run import Videos
+from vrthinker_core.ui.run import FoundVideos
 from vrthinker_core.ui.view import RunView
 from vrthinker_core.video import Clip
 from vrthinker_core.video.limits import Limits
@@ -151,7 +151,7 @@ def _panel(image: Image.Image, place: tuple[int, int], filled: Image.Image) -> N
     image.paste(filled, place, mask.resize(filled.size))
 
 
-def _frame(started: Started, frame: Thumbnail, videos: Videos) -> tuple[Image.Image, float]:
+def _frame(started: Started, frame: Thumbnail, videos: FoundVideos) -> tuple[Image.Image, float]:
     """Return a frame, and width / height of its video: a judge's own may be squashed."""
     side, protocol = frame.ref.side, protocol_of(started)
     clip, video = started.clips[side - 1], videos[side - 1]
@@ -205,7 +205,7 @@ def _write(image: Image.Image, view: RunView, theme: Theme, column: int, floor: 
     return y
 
 
-def draw(trace: Trace, videos: Videos = (None, None), dark: bool = False) -> Image.Image:
+def draw(trace: Trace, videos: FoundVideos = (None, None), dark: bool = False) -> Image.Image:
     """Draw prompt, deciding frames, verdict and swap test of a run that is over.
 
     `videos`: sharper frames are read from them. A prompt that no font at hand writes is left out.
