@@ -33,14 +33,14 @@ from vrthinker_core.traces import load, storable
 from vrthinker_core.types import Side, VideoPair, Vote
 from vrthinker_core.types.events import Started, Trace, shown_slots
 from vrthinker_core.types.settings import parse_settings, setting
-from vrthinker_core.types.wording import DEMO_RUN, NOT_SWAP_TESTED
+from vrthinker_core.types.wording import DEMO_RUN
 from vrthinker_core.ui import words
 from vrthinker_core.ui.chooser import PUBLIC, JudgeChooser
 from vrthinker_core.ui.history import Examples, History, SavedRun, votes_first
 from vrthinker_core.ui.judges import JudgeLoader
 from vrthinker_core.ui.layout import FormValues, PageComponents, Updates, form_values, no_updates
 from vrthinker_core.ui.queue import CheckedBlocks, JudgeQueue, upload_place
-from vrthinker_core.ui.run import VideosAtHand
+from vrthinker_core.ui.run import FoundVideos
 from vrthinker_core.ui.runs_tab import ListedRuns
 from vrthinker_core.ui.sessions import Session, Sessions, ShownRun
 from vrthinker_core.ui.uploads import Uploads
@@ -325,9 +325,7 @@ class Handlers:
         """Say that the page's run waits; the buttons follow it."""
         return {self.parts.status: words.WAITING, **self.parts.buttons_of(session.number, True)}
 
-    def _refused(
-        self, session: Session, said: Updates, faults: Mapping[str, str] | None = None
-    ) -> Updates:
+    def _refused(self, session: Session, said: Updates, faults: Mapping[str, str] = {}) -> Updates:
         """Say why no run was begun; one that goes on keeps its buttons. `faults`: by fields."""
         if session.is_busy:
             return said
@@ -506,7 +504,7 @@ class Handlers:
         except TraceError as error:
             return self.refusal(session, error)
 
-    def _players(self, videos: VideosAtHand, prompt: str) -> Updates:
+    def _players(self, videos: FoundVideos, prompt: str) -> Updates:
         """Show these videos, as browsers play them, and the prompt."""
         parts, playable = self.parts, self.services.uploads.playable_of
         first, second = (path and str(playable(path)) for path in videos)
@@ -761,7 +759,7 @@ def _whole(value: object) -> int | None:
     return int(str(value)) if re.fullmatch(r"-?[0-9]{1,6}", str(value)) else None
 
 
-def compared_videos(saved: SavedRun, known: Iterable[Path]) -> VideosAtHand:
+def compared_videos(saved: SavedRun, known: Iterable[Path]) -> FoundVideos:
     """Return the videos that a run compared, by their content, from its own and `known` ones."""
     by_digest = {file_digest(path): path for path in (*saved.videos, *known) if path.is_file()}
     clips = saved.trace.started.clips
@@ -771,7 +769,7 @@ def compared_videos(saved: SavedRun, known: Iterable[Path]) -> VideosAtHand:
 
 def shown_videos(
     uploads: Uploads, saved: SavedRun, known: Iterable[Path], visitor: Visitor
-) -> VideosAtHand:
+) -> FoundVideos:
     """Find the compared videos among `known` and kept files; kept ones become uploads, too.
 
     A file counts by its content alone, so a damaged one is not shown.
@@ -816,7 +814,7 @@ def strip_json(runs: Sequence[ShownRun], shown: ShownRun) -> Json | None:
         if name == f"Judge {judge}":
             name, judge = judge, ""
         if labels:
-            checked = words.ORDER_LINES[view.order.overall] if view.order else NOT_SWAP_TESTED
+            checked = words.ORDER_LINES[view.order.overall if view.order else None]
             judge = " · ".join(filter(None, [judge, checked]))
         for label in labels:
             label["differs"] = alike and origin.get(label["name"]) != label["value"]

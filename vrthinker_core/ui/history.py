@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from sqlite3 import Connection
 from typing import Annotated, Any, TypeVar
 
 from pydantic import Field
@@ -30,7 +31,7 @@ from vrthinker_core.traces import load, merge_traces, to_json
 from vrthinker_core.types import Preference, Side
 from vrthinker_core.types.events import StopReason, Trace
 from vrthinker_core.types.order import OrderEffect
-from vrthinker_core.types.wording import DEMO_RUN, NOT_SWAP_TESTED, SCRIPTED
+from vrthinker_core.types.wording import DEMO_RUN, SCRIPTED
 from vrthinker_core.ui import words
 from vrthinker_core.ui.view import RunView, ThumbnailFiles, group_tiles
 from vrthinker_core.video.files import file_digest
@@ -63,6 +64,7 @@ FILL = f"""CREATE TABLE IF NOT EXISTS reserve (filling BLOB);
     DROP TABLE reserve"""
 
 ShortText = Annotated[str, Field(max_length=MAX_TEXT)]
+VideoName = Annotated[str, Field(pattern=f"^{VIDEO.pattern}$")]
 Moment = Annotated[float, Field(ge=0, allow_inf_nan=False)]  # Seconds since 1970
 
 
@@ -81,10 +83,7 @@ class RunRecord:
     outside_scope: bool = False  # the judge cannot judge such a pair
     scripted: bool = False  # a person wrote the replies as an example
     order: OrderEffect | None = None  # of the overall label; None if it was not checked
-    # Names of the videos that it compared
-    videos: Annotated[
-        tuple[Annotated[str, Field(pattern=f"^{VIDEO.pattern}$")], ...], Field(max_length=2)
-    ] = ()
+    videos: Annotated[tuple[VideoName, ...], Field(max_length=2)] = ()  # that it compared
     # Of a link: the run that it shows
     origin: Annotated[str, Field(pattern=f"^({NAME.pattern})?$")] = ""
     voted: bool = False  # there is a vote on it
@@ -123,7 +122,6 @@ class RunRecord:
 
     def row(self, name: str, instead: str = "") -> dict[str, Any]:
         """Return the run's row in its visitor's list; `instead`: words in place of its outcome."""
-        checked = words.ORDER_LINES[self.order] if self.order else NOT_SWAP_TESTED
         tells = self.judged and not (instead or self.scripted)
         verb = "by" if self.order is OrderEffect.FLIPS else "says" if self.judged else "asked"
         is_other = self.branch == f"judge {self.judge}"  # which is said below
@@ -133,7 +131,7 @@ class RunRecord:
             "judge": words.judge_line(self.judge, verb=verb) if self.judge else "",
             "branch": "" if is_other else self.branch[:1].upper() + self.branch[1:MAX_TEXT],
             "outcome": instead or self.outcome,
-            "unchecked": checked if tells else "",
+            "unchecked": words.ORDER_LINES[self.order] if tells else "",
             "begun": self.begun,  # seconds since 1970
             "over": instead != words.GOES_ON,
         }
@@ -281,7 +279,7 @@ class History:
     def share(self, run: str, trace: Trace, owner: str = "", videos: Sequence[Path] = ()) -> str:
         """Keep a run's trace for `?trace=NAME`; return its only name. Raises OSError."""
 
-        def work(runs: sqlite3.Connection) -> str:
+        def work(runs: Connection) -> str:
             for name in self._select("origin = ? AND owner = ?", run, owner):
                 with suppress(TraceError):  # a damaged one
                     if load(self._traces / f"{name}.json") == trace:
@@ -330,7 +328,7 @@ class History:
         if run is None:
             return self._get(name) is not None
 
-        def work(runs: sqlite3.Connection) -> bool:
+        def work(runs: Connection) -> bool:
             before, trace, begun = self._get(name), run.trace, run.begun
             if before is not None:
                 begun = before.begun
@@ -365,7 +363,7 @@ class History:
         with self._lock:
             gone = {*self._gone}
 
-        def work(runs: sqlite3.Connection) -> None:
+        def work(runs: Connection) -> None:
             links = runs.execute("SELECT name, origin FROM runs WHERE origin != ''")
             self._remove(runs, gone | {name for name, origin in links if origin in gone})
 
@@ -377,7 +375,7 @@ class History:
         with self._lock:
             self._gone -= gone
 
-    def _with_room(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    def _with_room(self, work: Callable[[Connection], T]) -> T:
         """Do some work alone; on a full disk once more, without ballast and old runs."""
         try:
             with self._table() as runs:
@@ -395,7 +393,7 @@ class History:
     @contextmanager
     def _table(
         self, begin: str = "BEGIN IMMEDIATE", patience: float = LOCK_SECONDS
-    ) -> Iterator[sqlite3.Connection]:
+    ) -> Iterator[Connection]:
         """Give the table, by default with nobody else in the folder. Raises OSError."""
         try:
             with closing(self._connect(patience)) as runs, runs:
@@ -406,7 +404,7 @@ class History:
             told = f"the list of runs cannot be used: {error}"
             raise OSError(errno.ENOSPC if full else errno.EIO, told) from error
 
-    def _connect(self, patience: float) -> sqlite3.Connection:
+    def _connect(self, patience: float) -> Connection:
         """Open the table; put a damaged one aside."""
         runs = sqlite3.connect(self._database, timeout=patience, isolation_level=None)
         try:
@@ -428,7 +426,7 @@ class History:
         """Seconds since 1970 by a clock that only goes forward."""
         return self._ahead + time.monotonic()
 
-    def _insert(self, runs: sqlite3.Connection, name: str, record: RunRecord) -> None:
+    def _insert(self, runs: Connection, name: str, record: RunRecord) -> None:
         json = type_adapter(RunRecord).dump_json(record)
         values = name, record.owner, record.begun, record.until, record.origin, json
         runs.execute("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?)", values)
@@ -467,13 +465,7 @@ class History:
         return [path for name in names if (path := self._videos / name).is_file()]
 
     def _put(
-        self,
-        runs: sqlite3.Connection,
-        name: str,
-        owner: str,
-        trace: Trace,
-        begun: float,
-        **kept: Any,
+        self, runs: Connection, name: str, owner: str, trace: Trace, begun: float, **kept: Any
     ) -> None:
         """Keep a run. Raises OSError."""
         write_atomically(self._traces / f"{name}.json", to_json(trace))
@@ -492,7 +484,7 @@ class History:
                     names.append(name)
         return tuple(names)
 
-    def _rows(self, runs: sqlite3.Connection) -> Iterator[tuple[str, str, float, list[str]]]:
+    def _rows(self, runs: Connection) -> Iterator[tuple[str, str, float, list[str]]]:
         """Yield name, owner, end and files of each run, the latest first; its trace first."""
         query = "SELECT name, owner, until, record FROM runs ORDER BY begun DESC"
         for name, owner, until, json in runs.execute(query):
@@ -506,7 +498,7 @@ class History:
         paths = (*self._traces.iterdir(), *self._videos.iterdir())
         return [path for path in paths if path.suffix == ".json" or VIDEO.fullmatch(path.name)]
 
-    def _make_room(self, runs: sqlite3.Connection, needs: int = 0) -> None:
+    def _make_room(self, runs: Connection, needs: int = 0) -> None:
         """Remove runs that are too old; then, for room, the oldest of the largest owner.
 
         `needs`: bytes that are to be free besides the reserve.
@@ -539,7 +531,7 @@ class History:
         if gone:
             self._remove(runs, gone)
 
-    def _remove(self, runs: sqlite3.Connection, names: Collection[str]) -> None:
+    def _remove(self, runs: Connection, names: Collection[str]) -> None:
         """Mark runs as too old; remove every file that no other run names, then the marked rows.
 
         A mark changes a row in place, which a full disk allows.

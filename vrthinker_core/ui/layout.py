@@ -48,11 +48,7 @@ class PageComponents:
         self.shown_run = [*self.videos, self.prompt, *self.run_outputs, self.buttons]
 
     def buttons_of(
-        self,
-        number: int,
-        running: bool = False,
-        faults: Mapping[str, str] | None = None,
-        again: float = 0,
+        self, number: int, running: bool = False, faults: Mapping[str, str] = {}, again: float = 0
     ) -> Updates:
         """Show Stop, or Compare, for the run of this `number`; the page ignores earlier ones.
 

@@ -218,9 +218,13 @@ class Page:
 
     async def _tidy(self) -> None:
         services, forgotten = self._services, ForgottenUploads()
+
+        def expire_uploads() -> None:
+            services.uploads.expire(services.sessions.files())
+
         tasks = (
             services.sessions.expire,
-            lambda: services.uploads.expire(services.sessions.files()),
+            expire_uploads,
             forgotten.sweep,
             services.history.sweep,
             self._exact_frames.close_idle,

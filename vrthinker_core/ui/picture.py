@@ -18,7 +18,7 @@ from vrthinker_core.types.events import Started, Trace
 from vrthinker_core.types.frames import Sizing
 from vrthinker_core.types.wording import DEMO_RUN, SAME_IN_BOTH
 from vrthinker_core.ui import words
-from vrthinker_core.ui.run import VideosAtHand
+from vrthinker_core.ui.run import FoundVideos
 from vrthinker_core.ui.view import RunView
 from vrthinker_core.video import Clip
 from vrthinker_core.video.limits import Limits
@@ -59,7 +59,7 @@ class Theme(NamedTuple):
     faint: str
     well: str
     accent: str
-    sides: tuple[str, str]
+    sides: tuple[str, str]  # of both videos
 
 
 LIGHT = Theme("#ffffff", "#18201f", "#5c6966", "#f1f5f4", "#0b7a6f", ("#1f5fc0", "#a4510a"))
@@ -161,7 +161,7 @@ def _panel(image: Image.Image, place: tuple[int, int], filled: Image.Image) -> N
     image.paste(filled, place, mask.resize(filled.size))
 
 
-def _frame(started: Started, frame: Thumbnail, videos: VideosAtHand) -> tuple[Image.Image, float]:
+def _frame(started: Started, frame: Thumbnail, videos: FoundVideos) -> tuple[Image.Image, float]:
     """Return a frame, and width / height of its video: a judge's own may be squashed."""
     side, protocol = frame.ref.side, protocol_of(started)
     clip, video = started.clips[side - 1], videos[side - 1]
@@ -215,7 +215,7 @@ def _write(image: Image.Image, view: RunView, theme: Theme, column: int, floor: 
     return y
 
 
-def draw(trace: Trace, videos: VideosAtHand = (None, None), dark: bool = False) -> Image.Image:
+def draw(trace: Trace, videos: FoundVideos = (None, None), dark: bool = False) -> Image.Image:
     """Draw prompt, deciding frames, verdict and swap test of a run that is over.
 
     `videos`: sharper frames are read from them. A prompt that no font at hand writes is left out.

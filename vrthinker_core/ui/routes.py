@@ -23,13 +23,7 @@ from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
-from starlette.responses import (
-    FileResponse,
-    HTMLResponse,
-    JSONResponse,
-    PlainTextResponse,
-    Response,
-)
+from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -45,7 +39,7 @@ from vrthinker_core.ui.handlers import Services, compared_videos
 from vrthinker_core.ui.history import RunRecord, SavedRun, check_seen, votes_first
 from vrthinker_core.ui.judges import OWN
 from vrthinker_core.ui.queue import receive_files
-from vrthinker_core.ui.run import VideosAtHand
+from vrthinker_core.ui.run import FoundVideos
 from vrthinker_core.ui.runs_tab import fresh_json
 from vrthinker_core.ui.security import is_page
 from vrthinker_core.ui.sessions import ShownRun
@@ -200,9 +194,9 @@ class Routes:
         def render() -> str:
             return render_report(self._stored(name)[0].trace, clips)
 
-        return HTMLResponse(await self._making.run(visitor, render))
+        return Response(await self._making.run(visitor, render), media_type="text/html")
 
-    async def _clips(self, videos: VideosAtHand, visitor: Visitor) -> list[str]:
+    async def _clips(self, videos: FoundVideos, visitor: Visitor) -> list[str]:
         """Return data URIs of both videos as browsers play them; [] if they are too large."""
         uris, paths, playable = list[str](), [*filter(None, videos)], self._services.uploads
         with suppress(OSError, VrThinkerError):
@@ -213,7 +207,7 @@ class Routes:
                     uris.append(f"data:{kind};base64,{b64encode(path.read_bytes()).decode()}")
         return uris if sum(map(len, uris)) <= MAX_CLIPS_BYTES * 4 // 3 + 100 else []
 
-    def _stored(self, name: str) -> tuple[SavedRun, VideosAtHand]:
+    def _stored(self, name: str) -> tuple[SavedRun, FoundVideos]:
         """Return the run behind a link, and its videos. Raises TraceError without one."""
         saved = self._services.stored_run(name)
         return saved, compared_videos(saved, self._services.examples.videos)

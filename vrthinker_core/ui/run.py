@@ -40,9 +40,8 @@ def cut_turn(run: Run, readable: str | None = None) -> Turn | None:
 
     Only the `readable` part of the reply, if given, is read.
     """
-    if run.open is None or (shown := run.open.shown) is None:
-        return None
-    if (protocol := protocol_of(run.started)) is None:
+    protocol = protocol_of(run.started)
+    if protocol is None or run.open is None or (shown := run.open.shown) is None:
         return None
     text = run.open.text
     completion = Completion(text, "cancelled", pieces=(len(text),))
@@ -68,7 +67,7 @@ class RunJob:
 
 
 JobRunner = Callable[[RunJob], Generator[JudgeEvent, None, None]]  # runs one comparison
-VideosAtHand = tuple[Path | None, Path | None]  # the compared videos; None if one is not at hand
+FoundVideos = tuple[Path | None, Path | None]  # the compared videos; None if one is not at hand
 
 
 class Replay:
@@ -76,8 +75,9 @@ class Replay:
 
     is_replay: Literal[True] = True
     over, begun, judge, changes = True, True, "", 0
+    ended, is_check = None, False
 
-    def __init__(self, trace: Trace, videos: VideosAtHand = (None, None)) -> None:
+    def __init__(self, trace: Trace, videos: FoundVideos = (None, None)) -> None:
         self.trace, self.videos = trace, videos
         self.prompt, self.settings = trace.started.prompt, trace.started.settings
 
@@ -116,7 +116,7 @@ class BackgroundRun:
         self.ended: Finished | None = None  # how it ended, if it never started
         self.changes = 0  # of what is above
         pair = job.pair.swapped() if first else job.pair  # in the order of the first run
-        self.videos: VideosAtHand = Path(pair.first), Path(pair.second)
+        self.videos: FoundVideos = Path(pair.first), Path(pair.second)
         self.prompt, self.settings, self.judge = pair.prompt, job.settings, job.judge
         self.begun = False  # it has left the queue
         self.pace = Pace()

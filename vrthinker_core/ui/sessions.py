@@ -27,7 +27,7 @@ from vrthinker_core.ui import words
 from vrthinker_core.ui.history import History, SavedRun
 from vrthinker_core.ui.judges import OwnHost
 from vrthinker_core.ui.queue import JudgeQueue
-from vrthinker_core.ui.run import BackgroundRun, JobRunner, Replay, RunJob, VideosAtHand
+from vrthinker_core.ui.run import BackgroundRun, FoundVideos, JobRunner, Replay, RunJob
 from vrthinker_core.ui.view import Json, RunView, ThumbnailFiles
 from vrthinker_core.ui.visitors import UNKNOWN, Visitor
 from vrthinker_core.video.files import file_digest
@@ -142,7 +142,7 @@ class Session:
         """Whether a run of the page waits or goes on."""
         return self.waiting is not None or (self.shown is not None and not self.shown.run.over)
 
-    def put(self, started: Started | None = None, videos: VideosAtHand = (None, None)) -> None:
+    def put(self, started: Started | None = None, videos: FoundVideos = (None, None)) -> None:
         """Note that the players hold the videos of a run, or others; none is refused yet."""
         clips = started.clips if started else (None, None)
         for player, clip, path in zip(self.players, clips, videos, strict=True):
@@ -296,11 +296,7 @@ class Sessions:
             self._release(waiting)
 
     def start_replay(
-        self,
-        session: Session,
-        saved: SavedRun,
-        videos: VideosAtHand = (None, None),
-        owner: str = "",
+        self, session: Session, saved: SavedRun, videos: FoundVideos = (None, None), owner: str = ""
     ) -> ShownRun:
         """Show a saved run; the former run is left or removed."""
         name, size = secrets.token_hex(12), memory_of(saved.trace)

@@ -16,13 +16,8 @@ from typing import Any, NamedTuple
 
 from vrthinker_core.drawn.notes import COUNTED_FACTS, outside_words, prompt_reason, read_frame_facts
 from vrthinker_core.errors import JudgeError, fault_names
+from vrthinker_core.protocols import parser
 from vrthinker_core.protocols.factory import protocol_of
-from vrthinker_core.protocols.parser import (
-    find_sentence,
-    frame_numbers,
-    label_probabilities,
-    verdict_probabilities,
-)
 from vrthinker_core.traces import finite, jpeg_size, seek_time, timeline_position
 from vrthinker_core.types import (
     ClipInfo,
@@ -33,25 +28,11 @@ from vrthinker_core.types import (
     Side,
     Thumbnail,
     Verdict,
+    wording,
 )
 from vrthinker_core.types.events import Called, Finished, OpenTurn, Pace, Run, Trace, Turn
 from vrthinker_core.types.messages import LabelProbabilities
 from vrthinker_core.types.order import order_of, swap_run
-from vrthinker_core.types.wording import (
-    BRANCH,
-    CONTROL,
-    DEMO_RUN,
-    DIMENSION_NAMES,
-    NOT_SWAP_TESTED,
-    SCRIPTED,
-    SCRIPTED_HELP,
-    TAKEN_OVER,
-    branch_name,
-    looked_at,
-    order_unchecked,
-    totals,
-    turn_figures,
-)
 from vrthinker_core.ui import words
 from vrthinker_core.ui.run import BackgroundRun, Replay, cut_turn
 from vrthinker_core.words import count, duration, ended_after, reading
@@ -207,7 +188,7 @@ class RunView:
         self.scripted = self.finished is not None and self.finished.scripted
         # Whether its frames were drawn: no ordinary verdict of its judge
         self.is_control = self.started is not None and self.started.settings.frames == "random"
-        self.name = branch_name(self.started) if self.started else ""  # of a branch, or ""
+        self.name = wording.branch_name(self.started) if self.started else ""  # of a branch, or ""
         # The outcome in one line; "" before the end
         self.headline = (
             words.headline(self.started, self.finished, self.order) if self.finished else ""
@@ -217,8 +198,6 @@ class RunView:
     @classmethod
     def of(cls, run: BackgroundRun | Replay) -> "RunView":
         """Return the view of a run on the page."""
-        if run.is_replay:
-            return cls(run.trace)
         return cls(run.trace, ended=run.ended, checking=run.is_check)
 
     @cached_property
@@ -259,7 +238,7 @@ class RunView:
     @cached_property
     def probabilities(self) -> Probabilities:
         """How likely each label of the verdict was, as far as known."""
-        return verdict_probabilities(self.ended, self.verdict)
+        return parser.verdict_probabilities(self.ended, self.verdict)
 
     @property
     def labels(self) -> list[Json]:
@@ -282,7 +261,7 @@ class RunView:
         if started is None:
             ending = ending if finished and finished.error else ""
             return {"turns": [], "ending": ending, "choose": choose}
-        notes, branch = [BRANCH.format(self.name)] if self.name else [], started.branch
+        notes, branch = [wording.BRANCH.format(self.name)] if self.name else [], started.branch
         if branch and self.name == f"judge {started.judge}":
             notes = [words.JUDGED_BEFORE.format(words.judge_name(branch.origin.judge))]
         notes += words.visitors_notes(started.notes)
@@ -316,9 +295,9 @@ class RunView:
         if self.outside_scope:
             told["outside"] = self._outside()
         if self.verdict is not None:
-            checked = words.ORDER_LINES[self.order.overall] if self.order else NOT_SWAP_TESTED
-            told["note"] = SCRIPTED_HELP if self.scripted else checked
-            control = [CONTROL] if self.is_control else []
+            checked = words.ORDER_LINES[self.order.overall if self.order else None]
+            told["note"] = wording.SCRIPTED_HELP if self.scripted else checked
+            control = [wording.CONTROL] if self.is_control else []
             told["caveats"] = [*control, *words.verdict_caveats(self.finished)]
             rows = zip(words.DIMENSION_HELP, self.labels, strict=True)
             told["chips"] = [self._chip(each, row) for each, row in rows]
@@ -391,7 +370,7 @@ class RunView:
         if started is None or not turns:
             return f"{reading(opening)} · {duration(seconds)}" if opening else words.OPENING
         turn, most = turns[-1], started.settings.max_turns
-        new = f"looking at {looked_at([turn])}" if turn.frames else "thinking"
+        new = f"looking at {wording.looked_at([turn])}" if turn.frames else "thinking"
         left, silent = pace.seconds_left(seconds, most), seconds - pace.latest
         coming = f"at most {duration(math.ceil(left), whole=True)} left" if left else ""
         if silent >= SILENT_SECONDS:  # then no estimate holds
@@ -413,9 +392,10 @@ class RunView:
             return self.status(run.seconds, run.pace, run.opening)
         turns, how = [turn for run in self.runs for turn in run.turns], words.ended(self.finished)
         # An ordinary answer goes without saying
-        how = how if how == DEMO_RUN else how.removeprefix("Finished").lower()
-        kind = SCRIPTED if self.scripted else "Recorded run"
-        return " · ".join(filter(None, [kind, how, count(len(turns), "turn"), looked_at(turns)]))
+        how = how if how == wording.DEMO_RUN else how.removeprefix("Finished").lower()
+        kind = wording.SCRIPTED if self.scripted else "Recorded run"
+        told = kind, how, count(len(turns), "turn"), wording.looked_at(turns)
+        return " · ".join(filter(None, told))
 
     def _outcome(self) -> str:
         """How the run, or both, ended, and what they took."""
@@ -427,7 +407,7 @@ class RunView:
         elif other:
             ended = f"{ended} as given, {other[0].lower()} with the sides swapped,"
         after = ended_after(len(turns), sum(end.seconds for end in ends))
-        took = totals([turn for run in self.runs for turn in run.ended], tokens=False)
+        took = wording.totals([turn for run in self.runs for turn in run.ended], tokens=False)
         return " · ".join(filter(None, [f"{ended} {after}", took]))
 
     @cached_property
@@ -437,7 +417,8 @@ class RunView:
         told = [turn.reply.think[-20_000:] for turn in turns if turn.reply.verdict][-1:]
         told += [sentence for sentence, _ in self._reasons.values()] if told else []
         shown = {frame.number for turn in turns for frame in turn.frames}
-        return frozenset(str(number) for text in told for number in frame_numbers(text, shown))
+        named = (number for text in told for number in parser.frame_numbers(text, shown))
+        return frozenset(map(str, named))
 
     def _marks(self, turn: Turn, tile: Tile) -> list[str]:
         """Return how a pair came, and "named" if the reasoning for the verdict names it.
@@ -462,15 +443,15 @@ class RunView:
         tiles = [tile for turn in turns for tile in group_tiles(turn.frames)]
         shown = {half.number: tile for tile in tiles for half in tile.halves.values()}
         for dimension in words.DIMENSION_HELP:
-            sentence = find_sentence(dimension, thoughts)
-            named = [shown[str(number)] for number in frame_numbers(sentence, shown)]
+            sentence = parser.find_sentence(dimension, thoughts)
+            named = [shown[str(number)] for number in parser.frame_numbers(sentence, shown)]
             if dimension is Dimension.TA and COUNTED_FACTS.search(sentence):
                 label = self.verdict.TA if self.verdict else None
                 sentence, telling = prompt_reason(thoughts, label)
                 named = named[:telling]
             elif all(f"neither leads on the {topic}" in sentence for topic in OVERALL_TOPICS):
                 sentence = "It found no difference in prompt, picture or motion."
-            for name in (dimension, DIMENSION_NAMES[dimension]):  # the row says so
+            for name in (dimension, wording.DIMENSION_NAMES[dimension]):  # the row says so
                 sentence = sentence.removeprefix(f"{name}: ")
             sentence = sentence[:1].upper() + sentence[1:]
             found[dimension] = sentence, list({tile.label: tile for tile in named}.values())
@@ -512,7 +493,7 @@ class RunView:
         if (second := self.second) is None:
             return None
         finished, checked = second.finished, self.order is not None
-        unchecked = order_unchecked(finished) if finished else words.CHECKING
+        unchecked = wording.order_unchecked(finished) if finished else words.CHECKING
         caveats = words.verdict_caveats(finished) if finished else []
         if grid := second._grid():  # the numbers of the person's first video before the second's
             grid["first"].reverse()
@@ -535,7 +516,7 @@ class RunView:
         assert started is not None
         tiles, is_pair = group_tiles(turn.frames), len(self._refs(1)) == 2
         taken = started.is_taken_over(number)
-        summary, branch = [TAKEN_OVER] if taken else [], started.branch
+        summary, branch = [wording.TAKEN_OVER] if taken else [], started.branch
         if tiles or number > 1:
             chosen = branch and branch.turn == number and branch.frames
             why = "to begin with" if number == 1 else words.ASKED_FOR
@@ -550,7 +531,7 @@ class RunView:
                 is_scale = started.dialect == "concat"
                 line, meaning = words.CONFIDENCE if is_scale else words.OWN_CONFIDENCE
                 told["confidence"] = [line.format(reply.confidence), meaning]
-            known = label_probabilities(completion, reply.verdict)
+            known = parser.label_probabilities(completion, reply.verdict)
             told["labels"] = label_rows(reply.verdict, known)
             if aside := completion.reasoning:
                 told["aside"] = [words.ASIDE_HEADING.format(len(aside)), aside, words.ASIDE_HELP]
@@ -558,7 +539,7 @@ class RunView:
         return {
             **told,
             "number": number,
-            "foot": turn_figures(turn),  # tokens and time
+            "foot": wording.turn_figures(turn),  # tokens and time
             "state": " · ".join(summary),  # what came into view, and what the reply did
             "live": is_live,  # the judge is writing it
             "taken": taken,  # it is the origin's
@@ -640,7 +621,7 @@ def label_rows(
     labels = dict(verdict or ())
     return [
         {
-            "name": DIMENSION_NAMES[each],
+            "name": wording.DIMENSION_NAMES[each],
             "label": words.label_name(labels[each], each in flips),
             "value": None if each in flips else labels[each],
             # [percentage, meaning], or [] if it is not known or nearly certain

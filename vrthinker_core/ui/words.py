@@ -187,10 +187,8 @@ def place_in_queue(before: int) -> str:
         return ""
     if before >= len(ORDINALS):
         return f"You are number {before + 1}; {before} comparisons are before yours."
-    return (
-        f"You are {ORDINALS[before]}; {NUMBERS[before]} "
-        f"comparison{' is' if before == 1 else 's are'} before yours."
-    )
+    runs = f"{NUMBERS[before]} comparison{' is' if before == 1 else 's are'}"
+    return f"You are {ORDINALS[before]}; {runs} before yours."
 
 
 def judge_name(name: str) -> str:
@@ -324,8 +322,9 @@ CHECK_BRANCH = (
 )
 CHECK_NO_JUDGE = "{} gave this verdict and cannot be asked here, so its order cannot be checked. Compare again with another judge."
 
-# What the order does to the overall label.
+# What the order does to the overall label
 ORDER_LINES = {
+    None: NOT_SWAP_TESTED,
     OrderEffect.STABLE: SAME_IN_BOTH,
     OrderEffect.FLIPS: "asked in both orders",  # the headline says the rest
     OrderEffect.BECOMES_TIE: "a tie when the sides are swapped",
