@@ -82,12 +82,11 @@ VRThinker.Blind = class {
   draw(last = "") {
     const { on, words } = this;
     const { judged, agreed, left, voted } = this.tally;
-    const times = left === 1 ? "once" : `${left} times`;
-    const same = `You and the judge agree on ${agreed} of ${judged}`;
+    const told = `You and the judge agree on ${agreed} of ${judged}; left won ${left} of ${voted}.`;
     this.start.ariaPressed = on;
     say(this.start, on ? words.leave : words.begin);
     this.node.hidden = !on || this.hidden || !this.run;
-    say(this.said, voted ? `${last} ${same}; you took the left one ${times}.`.trim() : last);
+    say(this.said, voted ? `${last} ${told}`.trim() : last);
   }
 
   onKey(event) {

@@ -289,8 +289,8 @@ VRThinker.hero = ({ clips, question, watch }, pictures, about, play) => {
   });
   const clipsNode = element("div", "vrt-hero-clips", sides);
   const both = new VRThinker.Players([1, 2].map((side) => `.vrt-hero .vrt-side${side} video`));
-  let held = VRThinker.isCalm();
-  let seen = false;
+  both.loop = true;
+  let [held, seen] = [VRThinker.isCalm(), false];
   const move = () => {
     const plays = !held && seen && !document.querySelector("#players video");
     for (const { firstChild: video } of plays ? sides : []) video.preload = "auto";

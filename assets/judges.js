@@ -141,7 +141,7 @@ VRThinker.JudgeChooser = class {
     this.needs = fold(words.gpu, element("p", "vrt-judge-note", words.gpuHelp), this.gpu);
     this.node = element("dialog", dialog, head,
       section(words.ready, this.ready, this.none), this.hosts,
-      fold(words.none, element("p", "vrt-judge-note", words.waysHelp), ways),
+      (this.ways = fold(words.none, element("p", "vrt-judge-note", words.waysHelp), ways)),
       this.needs, section(words.demo, this.demo));
     this.node.addEventListener("keydown", (event) => event.stopPropagation()); // moves no player
     this.node.addEventListener("click", ({ target }) => target === this.node && this.node.close());
@@ -228,6 +228,7 @@ VRThinker.JudgeChooser = class {
       fill(list, told.map(({ id }) => id), () => nodes);
     }
     this.none.hidden = ready.length > 0;
+    this.ways.open ||= !ready.length;
     this.needs.hidden = !gpu.length;
     this.hosts.hidden = !hosts;
     if (hosts) form.update(hosts);

@@ -296,6 +296,8 @@ VRThinker.mountTrace = (root, props, watch, introduction, [check, dimensions], t
       banner = value;
       if (VRThinker.trace.run) return; // it came after a run that was opened at once
     } else if (!value.run && !value.ending) value = banner;
+    const { hero } = VRThinker.examples?.find(({ name }) => name === value.address) ?? {};
+    if (hero && value.verdict) value.verdict.headline = hero.answer;
     value = replay.take(hold.take(value, draw));
     if (!follow.on && value.run === VRThinker.trace.run) VRThinker.keepInPlace(root);
     VRThinker.blind?.update(value);

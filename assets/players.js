@@ -97,7 +97,7 @@ VRThinker.Players = class {
   /** `selectors` find the players when they are needed, as they come and go; `stills` stand in. */
   constructor(selectors, onChange = () => {}, stills = []) {
     Object.assign(this, { selectors, onChange, stills, frameRates: [0, 0] });
-    Object.assign(this, { playing: false, loop: true, speed: 1, place: 0 });
+    Object.assign(this, { playing: false, loop: false, speed: 1, place: 0 });
     // A media key pauses one of them.
     const onPause = ({ target: video }) => {
       const isOurs = this.playing && this.videos().includes(video);
@@ -232,7 +232,7 @@ VRThinker.Players = class {
     }
     this.place = Math.min(1, leader.currentTime / leader.duration);
     if (leader.ended || this.place > 0.999) {
-      if (this.once || !this.loop) return this.pause();
+      if (!this.loop) return this.pause();
       this.seek(0);
       this.play();
     } else {
@@ -284,8 +284,7 @@ VRThinker.CONTROLS = {
 VRThinker.Rail = class {
   /** `onPair()`: a new pair is shown. */
   constructor(root, players, onSwap, onPair) {
-    Object.assign(this, { root, players, onSwap, onPair });
-    Object.assign(this, { grid: null, marks: [], chosen: null, live: false });
+    Object.assign(this, { root, players, onSwap, onPair, grid: null, marks: [], chosen: null });
     root.classList.add("vrt", "vrt-rail");
     Object.assign(root, { role: "group", ariaLabel: "Both players" });
     this.build(root);
@@ -484,7 +483,7 @@ VRThinker.Rail = class {
     this.name("play", playing ? "Pause both" : "Play both");
     say(buttons.speed, `${speed}×`);
     buttons.speed.ariaLabel = `Speed ${speed}×`;
-    buttons.loop.ariaPressed = players.loop && !players.once;
+    buttons.loop.ariaPressed = players.loop;
     buttons.swap.disabled = this.live || players.showStills;
     buttons.closer.disabled = !players.isPair;
   }
@@ -517,7 +516,7 @@ VRThinker.Measured = class {
     [...this.chart.children].forEach((svg, side) => {
       const { duration = 1 } = players.videos()[side] ?? {};
       // A root, so that a small movement is seen beside a cut.
-      const point = ([time, change]) => [time / duration, 0.97 * (1 - Math.sqrt(change / most))];
+      const point = ([time, change]) => [time / duration, 0.98 - 0.96 * Math.sqrt(change / most)];
       svg.firstChild.setAttribute("points", (curves?.[side] ?? []).slice(1).map(point).join(" "));
     });
     const told = facts.length ? facts : [{ text: curves ? words.nothing : words.waits }];

@@ -519,7 +519,7 @@ class RunView:
         summary, branch = [wording.TAKEN_OVER] if taken else [], started.branch
         if tiles or number > 1:
             chosen = branch and branch.turn == number and branch.frames
-            why = "to begin with" if number == 1 else words.ASKED_FOR
+            why = words.begins_with(started.clips) if number == 1 else words.ASKED_FOR
             halves = [len(tile.halves) for tile in tiles]
             summary.append(words.frames_came(halves, "chosen for this branch" if chosen else why))
         # What an ended turn may have: [heading, …], labels, [heading, …]

@@ -39,6 +39,7 @@ EXAMPLE_ROWS = {
 FOLDED = "protocol"  # a row for those who know the rest
 HERO = {
     "question": "One of these two freezes. Can you see when?",
+    "answer": "Video 1 stands still from 0.7 to 1.7 s",
     "watch": "▶ Watch the judge find it",
 }
 
@@ -92,7 +93,7 @@ MEASURED = {
     "name": "Measured",
     "help": " Change from frame to frame, without a judge.",
     "waits": "Measuring both videos.",
-    "nothing": "No freeze, jump, cut or blur is certain.",
+    "nothing": "Nothing certain was found automatically.",
 }
 BLIND_MODE = {
     "begin": "Vote blind",
@@ -362,6 +363,12 @@ def verdict_caveats(finished: Finished) -> list[str]:
         "Incomplete: the judge left dimensions without a label.": incomplete,
     }
     return [caveat for caveat, holds in caveats.items() if holds]
+
+
+def begins_with(clips: tuple[ClipInfo | None, ClipInfo | None]) -> str:
+    """Say why the first frames came, and whether they look unlike the videos."""
+    squeezed = any(" squeezed " in note for note in clip_notes(clips))
+    return f"to begin with{', squeezed as the judge sees them' * squeezed}"
 
 
 def clip_notes(clips: tuple[ClipInfo | None, ClipInfo | None]) -> list[str]:

@@ -77,7 +77,7 @@ def test_pair_after_pair_is_voted_on_blind_by_keys_alone(page: Page, axe: str) -
     assert (lefts[0] > lefts[1]) == bool(shuffled)
     assert steps.serious_violations(page, axe) == []
     page.keyboard.press("a")
-    expect(tally).to_contain_text(f"agree on {wanted[shuffled]}; you took the left one once.")
+    expect(tally).to_contain_text(f"agree on {wanted[shuffled]}; left won 1 of 1.")
     expect_voted(page, f"Overall Video {1 + shuffled} · you {('agree', 'differ')[shuffled]}")
     expect(page.locator("#players label").first).to_be_visible()
     assert steps.serious_violations(page, axe) == []
