@@ -85,7 +85,7 @@ def measure(
         while opening.next_shares(cancelled) is not None:
             pass
         first, second, error = opening.clips()
-    if not (isinstance(first, _MeasuredClip) and isinstance(second, _MeasuredClip)):
+    if cancelled() or not (isinstance(first, _MeasuredClip) and isinstance(second, _MeasuredClip)):
         raise error or VideoError("The videos were closed while they were measured.")
     one, two = first.findings, second.findings
     facts = sorted((*one.facts, *two.facts), key=lambda fact: fact.start)

@@ -97,8 +97,6 @@ def _shrunk(pixels: Any, columns: int, rows: int) -> Any:
         down, across = (side // 2 for side in pixels.shape)
         even = pixels[: 2 * down, : 2 * across]
         pixels = cv2.resize(even, (across, down), interpolation=cv2.INTER_AREA)
-    if pixels.shape == (rows, columns):
-        return pixels.copy() if pixels.base is not None else pixels
     return cv2.resize(pixels, (columns, rows), interpolation=cv2.INTER_LINEAR)
 
 
@@ -233,9 +231,9 @@ class Motion:
 
     def _near(self, place: int, seconds: float, most: int) -> list[int]:
         """Return the places around one, within some seconds."""
-        around = range(max(1, place - most), min(len(self._times), place + most + 1))
-        away = [abs(self._times[each] - self._times[place]) for each in around]
-        return [each for each, far in zip(around, away, strict=True) if 0 < far <= seconds]
+        times = self._times
+        around = range(max(1, place - most), min(len(times), place + most + 1))
+        return [each for each in around if 0 < abs(times[each] - times[place]) <= seconds]
 
     def _returns(self, place: int) -> bool:
         """Return whether the picture is soon as it was, as after a flash."""
@@ -328,9 +326,7 @@ def _likeness(one: Grey, two: Grey) -> float:
 def _found(one: Grey, two: Grey) -> float:
     """Return how well the middle of one picture is found anywhere in the other."""
     rows, columns = one.shape[0] // 5, one.shape[1] // 5
-    best = 0.0
-    for whole, other in ((one, two), (two, one)):
-        middle = other[rows : other.shape[0] - rows, columns : other.shape[1] - columns]
-        found = cv2.matchTemplate(whole, middle, cv2.TM_CCOEFF_NORMED)
-        best = max(best, float(found.max()))
-    return best
+    middle = slice(rows, one.shape[0] - rows), slice(columns, one.shape[1] - columns)
+    both = (one, two[middle]), (two, one[middle])
+    found = (cv2.matchTemplate(*each, cv2.TM_CCOEFF_NORMED) for each in both)
+    return max(0.0, *(float(each.max()) for each in found))
