@@ -32,12 +32,7 @@ from vrthinker_core.training.pair_set import PairSet
 from vrthinker_core.training.rewards import group_rewards, right_labels
 from vrthinker_core.training.rollouts import Rollout, in_order, play_each
 from vrthinker_core.training.run_folder import Processes, StageRun, world_size
-from vrthinker_core.training.sft import (
-    placed_tokens,
-    save_trained,
-    tokenizer_of,
-    trainer_arguments,
-)
+from vrthinker_core.training.sft import placed_tokens, save_trained, tokenizer_of, trainer_arguments
 from vrthinker_core.training.sharding import (
     heads_in_root,
     launched_in_bf16,

@@ -397,8 +397,7 @@ def _measure(request: Header, name: str) -> tuple[Header, bytes]:
     limits = Limits(**request["limits"])
     confine_process(limits)
     with open_local(Path(request["path"])) as file:
-        header, payload = measure_clip(VideoSource(file, CpuBudget(name, limits)))
-    return header | {"done": True}, payload
+        return measure_clip(VideoSource(file, CpuBudget(name, limits)))
 
 
 def _open(parent: Connection, request: Header, name: str) -> ClipDecoder:

@@ -71,6 +71,7 @@ def measure_clip(source: VideoSource) -> tuple[Header, bytes]:
         "differences": (curve[shown] * (1 if full else 255 / 219)).tolist(),
         "events": list(islice(motion.events(), _EVENTS)),
         "rows": detail_size[1],
+        "done": True,
     }
     return header, b"".join(map(np.ndarray.tobytes, details))
 
