@@ -40,12 +40,7 @@ from vrthinker_core.errors import (
     judge_failure,
     type_adapter,
 )
-from vrthinker_core.protocols import (
-    PromptProtocol,
-    make_protocol,
-    sanitize_prompt,
-    with_defaults,
-)
+from vrthinker_core.protocols import PromptProtocol, make_protocol, sanitize_prompt, with_defaults
 from vrthinker_core.protocols.base import MAX_PROMPT, check_prompt
 from vrthinker_core.protocols.factory import chosen_protocol
 from vrthinker_core.traces import TraceWriter, make_thumbnail

@@ -157,11 +157,12 @@ def owned_folder(prefix: str) -> Iterator[Path]:
 
 @contextmanager
 def hold_folder(out: Path) -> Iterator[None]:
-    """Lock a folder until the block ends or the process dies.
+    """Make a folder and lock it until the block ends or the process dies.
 
-    A file system without locks keeps nobody out. Raises `BadInput` if another process holds the
-    lock.
+    Removes half-written files of killed processes. A file system without locks keeps nobody out.
+    Raises `BadInput` if another process holds the lock.
     """
+    out.mkdir(parents=True, exist_ok=True)
     handle = os.open(out if sys.platform != "win32" else os.devnull, os.O_RDONLY)
     try:
         if sys.platform != "win32":
@@ -174,6 +175,7 @@ def hold_folder(out: Path) -> Iterator[None]:
     except OSError:
         pass
     try:
+        remove_parts(out)
         yield
     finally:
         os.close(handle)

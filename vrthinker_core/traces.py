@@ -14,11 +14,7 @@ from typing import Any, get_args
 from vrthinker_core.errors import BadInput, TraceError, data_errors, type_adapter
 from vrthinker_core.storage import remove_parts, write_atomically
 from vrthinker_core.types import ClipInfo, Frame, ProtocolName, Thumbnail
-from vrthinker_core.types.events import (
-    Run,
-    Trace,
-    shown_slots,
-)
+from vrthinker_core.types.events import Run, Trace, shown_slots
 from vrthinker_core.words import encodable
 
 MAX_BYTES = 64 * 2**20

@@ -13,8 +13,7 @@ import pytest
 
 from tests.support.small_clips import write_clip
 from tests.test_cli import call
-from vrthinker_core.evaluation.rankings import rank_generators
-from vrthinker_core.evaluation.schedule import all_pairs
+from vrthinker_core.evaluation.rankings import all_pairs, rank_generators
 from vrthinker_core.evaluation.video_table import read_videos
 from vrthinker_core.results.result import RESULTS, TRACES, pairs_digest
 from vrthinker_core.traces import load

@@ -18,12 +18,14 @@ import pytest
 from tests.evaluation.support.simulated import engine_of, judged, noisy_judge, table_of
 from vrthinker_core.errors import BadInput
 from vrthinker_core.evaluation.ranking_page import write_report
-from vrthinker_core.evaluation.rankings import Ranking, WinCell, rank_generators
-from vrthinker_core.evaluation.schedule import (
+from vrthinker_core.evaluation.rankings import (
     AdaptiveSchedule,
+    Ranking,
+    WinCell,
     all_pairs,
     judge_pairs,
     planned_pairs,
+    rank_generators,
 )
 from vrthinker_core.evaluation.strengths import PRIOR, Counts, fit_strengths
 from vrthinker_core.evaluation.video_table import VideoTable

@@ -30,14 +30,13 @@ from vrthinker_core.backends.checkpoint import open_for_training
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BadInput, VideoError
 from vrthinker_core.traces import load
-from vrthinker_core.training import vllm_rollouts
+from vrthinker_core.training import grpo
 from vrthinker_core.training.config import TrainConfig, changed_config, preset_config
-from vrthinker_core.training.grpo import grpo_arguments, run_grpo, train_grpo
+from vrthinker_core.training.grpo import VllmBackend, grpo_arguments, run_grpo, train_grpo
 from vrthinker_core.training.metrics import StepMetrics, read_metrics
 from vrthinker_core.training.pair_set import PairSet
 from vrthinker_core.training.rollouts import LabelledPair, play
 from vrthinker_core.training.run_folder import StageRun, TimeBudget, TrainingRun, open_run_folder
-from vrthinker_core.training.vllm_rollouts import VllmBackend
 from vrthinker_core.training.window_trainer import Group
 from vrthinker_core.types import Frame, FrameRef, Settings
 from vrthinker_core.ui.runs_tab import TraceFiles
@@ -231,7 +230,7 @@ def test_vllm_plays_the_rollouts_of_the_product(
         seen = sum(len(message.frames) for message in prompt)
         generator.replies[seen] = list(loaded.tokenizer.encode(turn.completion.text))
     waiting = [3, 1, 1, 0]  # Prompts of another process in each round
-    monkeypatch.setattr(vllm_rollouts, "gather_object", lambda own: [*own, waiting.pop(0)])
+    monkeypatch.setattr(grpo, "gather_object", lambda own: [*own, waiting.pop(0)])
     backend = VllmBackend(open_for_training(str(unsure)), "unsure", generator)
     (played,) = play([PAIRS.pair(0)], backend, Settings(protocol="paired", temperature=0.7))
     backend.finish()

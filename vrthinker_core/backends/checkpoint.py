@@ -30,13 +30,7 @@ from transformers.utils import logging
 
 from vrthinker_core.backends import checkpoint_files, quantize
 from vrthinker_core.backends.chat_template import CONTROL_TOKENS
-from vrthinker_core.backends.checkpoint_files import (
-    GENERATION_CONFIG,
-    Marker,
-    damaged,
-    read_marker,
-    refuse,
-)
+from vrthinker_core.backends.checkpoint_files import GENERATION_CONFIG, Marker, damaged, refuse
 from vrthinker_core.backends.devices import best_device, borrows_gpu, check_device, is_out_of_memory
 from vrthinker_core.backends.judge_name import Bits, folder_title
 from vrthinker_core.backends.layers import attention_for
@@ -129,7 +123,7 @@ class Source:
     def marker(self) -> Marker:
         """The adapter's own marker, else the base's; may raise `CheckpointError`."""
         own = self.folder if (self.folder / checkpoint_files.MARKER).is_file() else self.base
-        return read_marker(own, folder_title(self.base))
+        return checkpoint_files.read_marker(own, folder_title(self.base))
 
 
 def find_source(source: str, bits: Bits | None = None, device: str | None = None) -> Source:

@@ -91,14 +91,10 @@ def _open_local(judge: JudgeName, name: str, *notes: str) -> Backend:
     return PlainBackend(open_plain(found), found, name, notes)
 
 
-def open_nano(judge: JudgeName, name: str | None) -> Backend:
-    """Open the demo judge."""
-    return _open_local(judge, name or judge.title, NANO_NOTE)
-
-
 def open_model(judge: JudgeName, name: str | None) -> Backend:
-    """Open a hub id or a folder."""
-    return _open_local(judge, name or judge.title)
+    """Open the demo judge, a hub id or a folder."""
+    notes = (NANO_NOTE,) if judge.kind == "nano" else ()
+    return _open_local(judge, name or judge.title, *notes)
 
 
 def open_served(judge: JudgeName, name: str | None) -> Backend:

@@ -84,7 +84,7 @@ HUGGING_FACE = Host(
 )
 
 JUDGES: dict[str, JudgeEntry] = {
-    "nano": JudgeEntry("nano (the demo judge)", f"{FACTORY}nano", "demo"),
+    "nano": JudgeEntry("nano (the demo judge)", f"{FACTORY}model", "demo"),
     "hf": JudgeEntry(
         "hf:ID_OR_FOLDER (?quantize=4bit or 8bit, ?device=cuda, mps, xpu or cpu)",
         f"{FACTORY}model",

@@ -324,7 +324,7 @@ def rank(
     settings: Settings,
 ) -> None:
     """Rank video generators by comparing their videos of the same prompts."""
-    from vrthinker_core.evaluation.schedule import all_pairs, judge_pairs, planned_pairs
+    from vrthinker_core.evaluation.rankings import all_pairs, judge_pairs, planned_pairs
 
     if settings.frames == "random":
         raise BadInput("--frames random is a control and ranks nothing: use it with evaluate.")

@@ -248,12 +248,7 @@ def _overall(summary: Summary) -> Html:
     if not summary.overall:
         return Html("")
     rows: list[HtmlRow] = [
-        [
-            each.whose,
-            number(each.pairs),
-            percent(each.with_sum),
-            percent(each.contradictions),
-        ]
+        [each.whose, number(each.pairs), percent(each.with_sum), percent(each.contradictions)]
         for each in summary.overall
     ]
     return join(

@@ -158,11 +158,7 @@ def line(x1: float, y1: float, x2: float, y2: float, kind: str) -> Html:
     return element("line", x1=x1, x2=x2, y1=y1, y2=y2, class_=kind)
 
 
-def interval_bars(
-    title: str,
-    bars: Sequence[Bar],
-    origin: float = 0.0,
-) -> Html:
+def interval_bars(title: str, bars: Sequence[Bar], origin: float = 0.0) -> Html:
     """Plot shares as bars from `origin` with intervals, in per cent."""
     if not bars:
         return Html("")

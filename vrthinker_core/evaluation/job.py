@@ -44,7 +44,7 @@ from vrthinker_core.results.result import (
     write_table,
 )
 from vrthinker_core.runner import PAIRS_IN_HAND, check_pairs_in_hand, pairs_in_hand
-from vrthinker_core.storage import hold_folder, remove_parts
+from vrthinker_core.storage import hold_folder
 from vrthinker_core.system import allow_pairs
 from vrthinker_core.types import Settings
 from vrthinker_core.types.messages import Cancelled
@@ -70,9 +70,7 @@ def open_out(
     """
     with ExitStack() as held:
         with os_errors(f"Cannot write to {out}"):
-            out.mkdir(parents=True, exist_ok=True)
             held.enter_context(hold_folder(out))
-            remove_parts(out)
             before = _earlier_run(out, run, resume, pairs)
             write_run(out, replace(run, starts=(*(before.starts if before else ()), *run.starts)))
             (out / TRACES).mkdir(exist_ok=True)

@@ -20,13 +20,7 @@ from typing import Any, cast
 from vrthinker_core.backends import open_backend
 from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.backends.judge_name import JUDGES, parse_judge
-from vrthinker_core.errors import (
-    BackendFailed,
-    BadInput,
-    CheckpointError,
-    JudgeError,
-    VrThinkerError,
-)
+from vrthinker_core.errors import BackendFailed, BadInput, JudgeError, VrThinkerError
 from vrthinker_core.evaluation.local_engine import judge_locally
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import TRACES, PairResult, failed_result
@@ -75,7 +69,7 @@ class ClusterJudge:
             # The id is the same if Ray has started the judge again.
             me = str(ray.get_runtime_context().get_actor_id())
             if self._count(me) > TRIES:
-                raise CheckpointError(
+                raise JudgeError(
                     f"The judge's process died {TRIES} times while the judge was opened: it needs "
                     "more memory."
                 )

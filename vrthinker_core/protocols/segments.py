@@ -5,12 +5,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice, pairwise, takewhile
 from typing import Any, Final, Literal, NamedTuple
 
-from vrthinker_core.protocols.tool_calls import (
-    JsonRepair,
-    parse_strict,
-    value_end,
-    without_strings,
-)
+from vrthinker_core.protocols.tool_calls import JsonRepair, parse_strict, value_end, without_strings
 from vrthinker_core.types import Dimension, Preference, Problem, ProblemKind, Verdict
 
 INVISIBLE: Final = re.compile(

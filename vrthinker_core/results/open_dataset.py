@@ -137,10 +137,7 @@ def find_tables(path: Path, names: Sequence[str], split: str = "") -> list[Path]
 
 
 def read_pairs(
-    tables: Sequence[Path],
-    forms: Sequence[PairLayout],
-    find: FindVideo,
-    needed: Sequence[str] = (),
+    tables: Sequence[Path], forms: Sequence[PairLayout], find: FindVideo, needed: Sequence[str] = ()
 ) -> list[EvaluationPair]:
     """Return the pairs of tables in the first of `forms` with most labels.
 

@@ -2,11 +2,9 @@
 
 import hashlib
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from itertools import accumulate
-from operator import or_
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,7 +22,7 @@ from vrthinker_core.errors import (
 from vrthinker_core.protocols.parser import verdict_probabilities
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.storage import LineFile, atomic_path, write_atomically
-from vrthinker_core.types import Dimension, Settings, Side, StopReason, Trace, Turn, Verdict
+from vrthinker_core.types import Dimension, Settings, Side, StopReason, Trace, Verdict
 from vrthinker_core.types.events import Finished
 from vrthinker_core.types.messages import LabelProbabilities
 from vrthinker_core.types.order import OrderCheck, order_of
@@ -151,14 +149,8 @@ def result_of(pair: EvaluationPair, trace: Trace, file: str = "") -> PairResult:
         trace=file,
         unreadable=end.unreadable,
         control=trace.started.settings.frames == "random",
-        left_view=_left_view(trace.turns),
+        left_view=any(trace.left_view),
     )
-
-
-def _left_view(turns: Sequence[Turn]) -> bool:
-    """Return whether the judge no longer saw a frame in a turn that an earlier one had shown."""
-    shown = accumulate(({frame.ref for frame in turn.frames} for turn in turns), or_)
-    return any(seen - {*turn.in_view} for seen, turn in zip(shown, turns, strict=True))
 
 
 RESULTS = "results.jsonl"  # in the folder of an evaluation

@@ -150,10 +150,7 @@ def preset_config(name: PresetName) -> TrainConfig:
     return TrainConfig(
         preset="7b",
         cold_start=ColdStartConfig(
-            learning_rate=1e-6,
-            warmup_steps=0.2,
-            gradient_accumulation_steps=8,
-            num_train_epochs=12,
+            learning_rate=1e-6, warmup_steps=0.2, gradient_accumulation_steps=8, num_train_epochs=12
         ),
         rejection=RejectionConfig(
             learning_rate=1.5e-6,

@@ -7,13 +7,7 @@ from pathlib import Path
 
 from vrthinker_core.errors import BadInput
 from vrthinker_core.results.layout import EvaluationPair, pair_id, video_finder
-from vrthinker_core.results.open_dataset import (
-    DATASETS,
-    FORMS,
-    data_root,
-    find_tables,
-    read_pairs,
-)
+from vrthinker_core.results.open_dataset import DATASETS, FORMS, data_root, find_tables, read_pairs
 from vrthinker_core.results.result import RESULTS, RUN
 from vrthinker_core.training.pair_set import FramePlans, PairSet
 from vrthinker_core.training.traces import NotForTraining, read_traces, trace_videos

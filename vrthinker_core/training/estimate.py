@@ -22,7 +22,7 @@ from vrthinker_core.system import free_memory
 from vrthinker_core.training.config import GrpoConfig, PresetName, SftConfig, TrainConfig
 from vrthinker_core.training.rollouts import LIVE
 from vrthinker_core.training.run_folder import TrainedStage
-from vrthinker_core.training.sft import optimizer_steps, rows_a_step, too_few_steps
+from vrthinker_core.training.sft import optimizer_steps, too_few_steps
 from vrthinker_core.training.sharding import is_sharded
 
 GIB = 2**30
@@ -133,7 +133,7 @@ class TrainingEstimate:
         """Optimizer steps, and rows of each in all processes."""
         if grpo := self.grpo:
             return grpo.max_steps, grpo.pairs * grpo.num_generations
-        return optimizer_steps(self.kept, self.sft, self.gpus), rows_a_step(self.sft, self.gpus)
+        return optimizer_steps(self.kept, self.sft, self.gpus)
 
     @property
     def memory(self) -> dict[str, float]:

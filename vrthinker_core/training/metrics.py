@@ -5,8 +5,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, redirect_stdout
 from dataclasses import asdict, dataclass, field, replace
-from itertools import accumulate
-from operator import or_
 from pathlib import Path
 from statistics import fmean
 from typing import Any, ClassVar
@@ -75,9 +73,7 @@ class StepMetrics:
                     figures[name].append(value)
             for each, is_right in right_labels(run.final_verdict, truth).items():
                 right[each.value].append(is_right)
-            shown = accumulate(({frame.ref for frame in turn.frames} for turn in run.turns), or_)
-            both = zip(shown, run.turns, strict=True)
-            figures["left"] += [not before <= set(turn.in_view) for before, turn in both]
+            figures["left"] += run.left_view
         means: dict[str, Any] = {name: fmean(values) for name, values in figures.items()}
         return replace(self, right={name: fmean(each) for name, each in right.items()}, **means)
 

@@ -202,9 +202,7 @@ def open_run_folder(
         yield folder
         return
     try:
-        out.mkdir(parents=True, exist_ok=True)
         with hold_folder(out):
-            remove_parts(out)
             state = _checked_state(out, run, config, resume)
             write_atomically(out / CONFIG, config_json(config).encode() + b"\n")
             _write_state(out, replace(state, digest=state.digest or run.digest))

@@ -228,15 +228,11 @@ def kept_features(
     return of_batch
 
 
-def rows_a_step(sft: SftConfig, processes: int) -> int:
-    """Return the rows of one optimizer step, in all processes together."""
-    return sft.per_device_train_batch_size * sft.gradient_accumulation_steps * processes
-
-
-def optimizer_steps(rows: int, sft: SftConfig, processes: int) -> int:
-    """Return the optimizer steps of a transformers trainer over so many rows."""
-    passes = ceil(rows / (sft.per_device_train_batch_size * processes))
-    return ceil(sft.num_train_epochs * ceil(passes / sft.gradient_accumulation_steps))
+def optimizer_steps(rows: int, sft: SftConfig, processes: int) -> tuple[int, int]:
+    """Return a trainer's optimizer steps, and the rows of each in all processes."""
+    at_once, passes = sft.per_device_train_batch_size * processes, sft.gradient_accumulation_steps
+    steps = ceil(sft.num_train_epochs * ceil(ceil(rows / at_once) / passes))
+    return steps, at_once * passes
 
 
 def too_few_steps(steps: int, least: int) -> str:

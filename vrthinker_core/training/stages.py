@@ -42,13 +42,7 @@ from vrthinker_core.training.metrics import StepMetrics, read_metrics
 from vrthinker_core.training.pair_set import ClipFrames, DrawnFrames, OpenClips, PairSet
 from vrthinker_core.training.rollouts import LabelledPair, Rollout, play
 from vrthinker_core.training.run_folder import StageRun, TrainedStage, TrainingRun, open_run_folder
-from vrthinker_core.training.sft import (
-    bounded_rows,
-    optimizer_steps,
-    rows_a_step,
-    too_few_steps,
-    train_sft,
-)
+from vrthinker_core.training.sft import bounded_rows, optimizer_steps, too_few_steps, train_sft
 from vrthinker_core.training.sharding import check_launch
 from vrthinker_core.training.teacher import Teacher, read_identity, run_teacher
 from vrthinker_core.training.traces import (
@@ -337,7 +331,7 @@ def _fine_tune(
             )
         if run.over:
             return None
-        steps, each = optimizer_steps(len(rows), sft, processes), rows_a_step(sft, processes)
+        steps, each = optimizer_steps(len(rows), sft, processes)
         if few := too_few_steps(steps, config.least_steps):
             raise BadInput(f"This stage has too little to learn: {few}.")
         budget.say(f"Rows to learn from: {len(rows):,}, in {steps:,} optimizer steps of {each:,}.")

@@ -49,10 +49,7 @@ class Teacher:
 
 
 def run_teacher(
-    teacher: Teacher,
-    numbers: Iterable[int],
-    out: Path,
-    stopped: Callable[[], bool] = not_cancelled,
+    teacher: Teacher, numbers: Iterable[int], out: Path, stopped: Callable[[], bool] = not_cancelled
 ) -> Iterator[Outcome]:
     """Play these pairs into `out`; yield the outcome of each new run.
 
@@ -112,9 +109,7 @@ def read_identity(folder: Path) -> dict[str, Any]:
     return head
 
 
-def scripted_teacher(
-    write: Callable[[DrawnPair, ProtocolName], Sequence[str]],
-) -> BackendOfPair:
+def scripted_teacher(write: Callable[[DrawnPair, ProtocolName], Sequence[str]]) -> BackendOfPair:
     """Return a teacher that replies to drawn pairs as `write` says."""
 
     def of_pair(pair: LabelledPair) -> ScriptedBackend:

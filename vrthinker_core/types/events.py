@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from itertools import accumulate
+from operator import or_
 from typing import Annotated, Literal, Self
 
 from annotated_types import Interval
@@ -282,6 +284,13 @@ class Run:
     def final_verdict(self) -> Verdict | None:
         """The final answer's verdict, whole or partial; never a recommended one."""
         return self.finished.verdict if self.finished and not self.finished.provisional else None
+
+    @property
+    def left_view(self) -> list[bool]:
+        """For each turn, whether the judge no longer saw a frame that was shown by then."""
+        shown = accumulate(({frame.ref for frame in turn.frames} for turn in self.turns), or_)
+        both = zip(shown, self.turns, strict=True)
+        return [not seen.issubset(turn.in_view) for seen, turn in both]
 
     @property
     def last_labels(self) -> Verdict | None:

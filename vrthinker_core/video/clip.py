@@ -9,11 +9,10 @@ import contextlib
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor, wait
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TypeVar
 
 from vrthinker_core.errors import DecoderDied, VideoError, VideoUnavailable, VrThinkerError
 from vrthinker_core.types import ClipInfo, Frame, FrameRef, Side, VideoPair
@@ -22,8 +21,6 @@ from vrthinker_core.types.messages import Cancelled
 from vrthinker_core.video.files import open_local, shown_name
 from vrthinker_core.video.limits import Limits
 from vrthinker_core.video.process import DecoderPool, Header, Worker, start_worker
-
-T = TypeVar("T")
 
 POLL_SECONDS = 0.1  # between two checks for cancellation, while videos open and decode
 
@@ -38,7 +35,7 @@ class Clip(contextlib.AbstractContextManager["Clip"]):
 
     path: Path
     side: Side
-    plan: FramePlan
+    plan: FramePlan | None  # None: the clip is only measured
     _: KW_ONLY
     limits: Limits = field(default_factory=Limits)
     read_mode: ReadMode = "auto"  # of an open clip "whole" or "seek"
@@ -62,7 +59,8 @@ class Clip(contextlib.AbstractContextManager["Clip"]):
         """
         open_local(self.path).close()
         settings = {"limits": asdict(self.limits), "read_mode": self.read_mode}
-        request = {"path": str(self.path.resolve()), "side": self.side, "plan": asdict(self.plan)}
+        plan = self.plan and asdict(self.plan)
+        request = {"path": str(self.path.resolve()), "side": self.side, "plan": plan}
         pool = self.decoders
         with pool.opening_slot(self._closed.is_set) if pool else contextlib.nullcontext():
             worker = self._worker = pool.start_worker() if pool else start_worker()
@@ -91,6 +89,7 @@ class Clip(contextlib.AbstractContextManager["Clip"]):
         If timestamps prove wrong, a slot may come twice; the last frame counts.
         Leaving the iteration early closes the clip. Raises the same errors as `frames`.
         """
+        assert self.plan is not None, "a measured clip gives no frames"
         if not all(0 <= slot < self.plan.grid.slots for slot in slots):
             raise ValueError(f"slots run from 0 to {self.plan.grid.slots - 1}, not {list(slots)}")
         missing = set(slots)
@@ -156,11 +155,16 @@ class PairOpening:
     """Both clips while threads open them; close it after use."""
 
     def __init__(
-        self, pair: VideoPair, plan: FramePlan, decoders: DecoderPool, executor: Executor
+        self,
+        pair: VideoPair,
+        plan: FramePlan | None,
+        decoders: DecoderPool | None,
+        executor: Executor,
+        kind: type[Clip] = Clip,
     ) -> None:
         """Start to open both clips in threads of `executor`."""
         self._clips = [
-            Clip(Path(path), side, plan, decoders=decoders)
+            kind(Path(path), side, plan, decoders=decoders)
             for side, path in zip(Side, (pair.first, pair.second), strict=True)
         ]
         self._futures = [executor.submit(clip.open) for clip in self._clips]
@@ -202,7 +206,7 @@ class PairOpening:
             except VrThinkerError as error:
                 clips.append(None)
                 failed[side] = type(error)(f"Video {int(side)}: {error}")
-        return clips[0], clips[1], first_error(failed)
+        return clips[0], clips[1], _first_error(failed)
 
     def close(self) -> None:
         """Close both clips, open or not, and wait for their threads; idempotent."""
@@ -214,7 +218,7 @@ class PairOpening:
                 future.exception()
 
 
-def first_error(failed: Mapping[Side, VrThinkerError]) -> VrThinkerError | None:
+def _first_error(failed: Mapping[Side, VrThinkerError]) -> VrThinkerError | None:
     """Return the first error, its `sides` naming all unreadable videos.
 
     A `VideoUnavailable` file may be readable later, so its side is left out.
@@ -229,22 +233,6 @@ def first_error(failed: Mapping[Side, VrThinkerError]) -> VrThinkerError | None:
     return first
 
 
-def for_both_sides(
-    work: Callable[[Side], T], cancelled: Cancelled, close: Callable[[], None]
-) -> dict[Side, Future[T]]:
-    """Call `work` for both sides at once; return both futures, done.
-
-    If `cancelled`, calls `close`, which must make `work` end.
-    """
-    executor = ThreadPoolExecutor(len(Side))
-    futures = {side: executor.submit(work, side) for side in Side}
-    executor.shutdown(wait=False)
-    while wait(futures.values(), POLL_SECONDS).not_done:
-        if cancelled():
-            close()
-    return futures
-
-
 def frame_source(clips: tuple[Clip, Clip], cancelled: Cancelled = lambda: False) -> FrameSource:
     """Return a function that reads frames of both clips by reference.
 
@@ -253,18 +241,20 @@ def frame_source(clips: tuple[Clip, Clip], cancelled: Cancelled = lambda: False)
     If `cancelled`, the function closes both clips while they decode and raises `VideoError`.
     """
 
-    def close() -> None:
-        for clip in clips:
-            clip.close()
-
     def frames(refs: Sequence[FrameRef]) -> tuple[Frame, ...]:
-        def read(side: Side) -> tuple[Frame, ...]:
-            return clips[side - 1].frames([ref.slot for ref in refs if ref.side is side])
-
-        futures = for_both_sides(read, cancelled, close)
+        executor = ThreadPoolExecutor(len(clips))
+        futures = {
+            side: executor.submit(clip.frames, [ref.slot for ref in refs if ref.side is side])
+            for side, clip in zip(Side, clips, strict=True)
+        }
+        executor.shutdown(wait=False)  # threads end when decoding ends or the clips close
+        while wait(futures.values(), POLL_SECONDS).not_done:
+            if cancelled():
+                for clip in clips:
+                    clip.close()
         errors = {side: future.exception() for side, future in futures.items()}
         failed = {side: each for side, each in errors.items() if isinstance(each, VideoError)}
-        if error := first_error(failed):
+        if error := _first_error(failed):
             raise error
         found = {side: iter(future.result()) for side, future in futures.items()}
         return tuple(replace(next(found[ref.side]), ref=ref) for ref in refs)

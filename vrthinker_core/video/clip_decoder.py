@@ -370,16 +370,16 @@ def main(handle: int) -> None:
         request = requests.get()
         name = name or shown_name(Path(request["path"]))
         try:
-            if "measure" in request:
-                respond(parent, *_measure(request, name))
-                continue
-            if decoder is None:
-                decoder = _open(parent, request, name)
-            else:
+            if decoder is not None:
                 decoder.budget.restart()
                 for frame, rgb in decoder.read(request["slots"]):
                     respond(parent, {"frame": frame, "done": False}, rgb)
                     del rgb  # frees the pixels before the next frame is decoded
+            elif request["plan"] is None:
+                respond(parent, *_measure(request, name))
+                continue
+            else:
+                decoder = _open(parent, request, name)
         except VideoError as error:
             respond(parent, {"error": str(error), "died": False})
         except Exception as error:  # noqa: BLE001 - any error of a hostile file is one sentence
@@ -397,8 +397,7 @@ def _measure(request: Header, name: str) -> tuple[Header, bytes]:
     limits = Limits(**request["limits"])
     confine_process(limits)
     with open_local(Path(request["path"])) as file:
-        header, payload = measure_clip(VideoSource(file, CpuBudget(name, limits)))
-    return header | {"done": True}, payload
+        return measure_clip(VideoSource(file, CpuBudget(name, limits)))
 
 
 def _open(parent: Connection, request: Header, name: str) -> ClipDecoder:

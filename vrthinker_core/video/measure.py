@@ -1,21 +1,19 @@
 """Facts about two clips that are measured, not judged: no winner, no score."""
 
-import contextlib
 import math
 import statistics
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
 from typing import Literal, NamedTuple
 
-from vrthinker_core.errors import DecoderDied, VideoError
-from vrthinker_core.types import Side, VideoPair
+from vrthinker_core.errors import VideoError
+from vrthinker_core.types import Frame, Side, VideoPair
 from vrthinker_core.types.messages import Cancelled
-from vrthinker_core.video.clip import first_error, for_both_sides
-from vrthinker_core.video.files import open_local, shown_name
-from vrthinker_core.video.limits import Limits
-from vrthinker_core.video.process import DecoderPool, Header, Worker, start_worker
+from vrthinker_core.video.clip import Clip, PairOpening
+from vrthinker_core.video.process import DecoderPool, Header
 
 FactKind = Literal["freeze", "jump", "cut", "blur", "brightness", "sharpness"]
 
@@ -80,26 +78,16 @@ def measure(
     Decodes every frame of the first 60 s, in processes of `decoder_pool` or new ones.
     Raises `VideoError` for an unreadable video, as a comparison does, and if `cancelled`.
     """
-    workers: list[Worker] = []
-
-    def find(side: Side) -> _Findings:
-        path = (pair.first, pair.second)[side - 1]
-        return _find(side, Path(path), workers, cancelled, decoder_pool)
-
-    def close() -> None:
-        for worker in workers:
-            worker.end()
-
-    futures = for_both_sides(find, cancelled, close)
-    errors = {side: future.exception() for side, future in futures.items()}
-    failed = {
-        side: type(error)(f"Video {side:d}: {error}")
-        for side, error in errors.items()
-        if isinstance(error, VideoError)
-    }
-    if error := first_error(failed):
-        raise error
-    one, two = (future.result() for future in futures.values())
+    with (
+        ThreadPoolExecutor(len(Side)) as executor,
+        closing(PairOpening(pair, None, decoder_pool, executor, _MeasuredClip)) as opening,
+    ):
+        while opening.next_shares(cancelled) is not None:
+            pass
+        first, second, error = opening.clips()
+    if cancelled() or not (isinstance(first, _MeasuredClip) and isinstance(second, _MeasuredClip)):
+        raise error or VideoError("The videos were closed while they were measured.")
+    one, two = first.findings, second.findings
     facts = sorted((*one.facts, *two.facts), key=lambda fact: fact.start)
     return Measurement((one.video, two.video), (*facts, *_sharper(one, two)))
 
@@ -110,42 +98,27 @@ class _Findings(NamedTuple):
     pictures: list[bytes]  # luma at the same moments of every video
 
 
-def _find(
-    side: Side, path: Path, workers: list[Worker], cancelled: Cancelled, pool: DecoderPool | None
-) -> _Findings:
-    open_local(path).close()
-    name, limits = shown_name(path), Limits()
-    request = {"path": str(path.resolve()), "limits": asdict(limits), "measure": True}
-    with pool.opening_slot(cancelled) if pool else contextlib.nullcontext():
-        worker = pool.start_worker() if pool else start_worker()
-        workers.append(worker)
-        try:
-            [(header, payload)] = worker.request(request, limits.wall_seconds)
-            return _read(side, header, payload)
-        except (EOFError, OSError, ValueError, TypeError, KeyError):
-            if cancelled():
-                raise VideoError(f"{name} was closed.") from None
-            raise DecoderDied(f"{name}: {worker.cause_of_death(limits)}.") from None
-        finally:
-            worker.end()
-            worker.connection.close()
+class _MeasuredClip(Clip):
+    """A clip that is measured while it opens, and gives no frames."""
 
+    findings: _Findings
 
-def _read(side: Side, header: Header, payload: bytes) -> _Findings:
-    """Check the response of a process that decodes hostile files."""
-    size = _COLUMNS * int(header["rows"])
-    pictures = [payload[at : at + size] for at in range(0, len(payload), size)]
-    curve = [tuple(map(float, header[name])) for name in ("times", "differences")]
-    video = MeasuredVideo(float(header["seconds"]), *curve)
-    facts = [_fact(side, video, *event) for event in header["events"]]
-    numbers = (
-        video.seconds,
-        *chain(*curve),
-        *(each for fact in facts for each in (fact.start, fact.end)),
-    )
-    if not all(map(math.isfinite, numbers)):
-        raise ValueError("no findings")
-    return _Findings(video, facts, pictures)
+    def _read_response(self, header: Header, payload: bytes) -> Iterator[Frame]:
+        """Check the response of a process that decodes hostile files."""
+        size = _COLUMNS * int(header["rows"])
+        pictures = [payload[at : at + size] for at in range(0, len(payload), size)]
+        curve = [tuple(map(float, header[name])) for name in ("times", "differences")]
+        video = MeasuredVideo(float(header["seconds"]), *curve)
+        facts = [_fact(self.side, video, *event) for event in header["events"]]
+        numbers = (
+            video.seconds,
+            *chain(*curve),
+            *(each for fact in facts for each in (fact.start, fact.end)),
+        )
+        if not all(map(math.isfinite, numbers)):
+            raise ValueError("no findings")
+        self.findings = _Findings(video, facts, pictures)
+        return iter(())
 
 
 def _fact(

@@ -42,7 +42,10 @@ def measure_clip(source: VideoSource) -> tuple[Header, bytes]:
     for decoded in read_all(source, stats):
         frame = decoded.frame
         if not pictures:
-            size, detail_size = (_size(frame, columns) for columns in (_COLUMNS, _DETAIL_COLUMNS))
+            size, detail_size = (
+                (columns, max(2, min(4 * columns, round(frame.height * columns / frame.width))))
+                for columns in (_COLUMNS, _DETAIL_COLUMNS)
+            )
             first, full = frame.pts or 0, frame.color_range == 2
         seconds = ((frame.pts or 0) - first) * tick
         pictures.append(_luma(frame, *size))
@@ -58,25 +61,19 @@ def measure_clip(source: VideoSource) -> tuple[Header, bytes]:
         raise no_frame_error(source, timeline.stored)
     times = timeline.frame_times(stats.pts, source)
     motion = Motion(pictures, keys, np.append(times.starts, times.seconds))
-    shown = _telling(motion.differences)
+    curve = motion.differences
+    # The lowest and highest of each of 150 parts draw the curve.
+    parts = np.array_split(np.arange(len(curve)), min(len(curve), 150))
+    shown = sorted({int(part[at(curve[part])]) for part in parts for at in (np.argmin, np.argmax)})
     header = {
         "seconds": times.seconds,
         "times": times.starts[shown].tolist(),
-        "differences": (motion.differences[shown] * (1 if full else 255 / 219)).tolist(),
+        "differences": (curve[shown] * (1 if full else 255 / 219)).tolist(),
         "events": list(islice(motion.events(), _EVENTS)),
         "rows": detail_size[1],
+        "done": True,
     }
     return header, b"".join(map(np.ndarray.tobytes, details))
-
-
-def _telling(values: NDArray[np.float64]) -> list[int]:
-    """Return the lowest and highest of each of 150 parts, which draw the curve."""
-    parts = np.array_split(np.arange(len(values)), min(len(values), 150))
-    return sorted({int(part[at(values[part])]) for part in parts for at in (np.argmin, np.argmax)})
-
-
-def _size(frame: VideoFrame, columns: int) -> tuple[int, int]:
-    return columns, max(2, min(4 * columns, round(frame.height * columns / frame.width)))
 
 
 def _luma(frame: VideoFrame, columns: int, rows: int) -> Grey:
@@ -101,8 +98,6 @@ def _shrunk(pixels: Any, columns: int, rows: int) -> Any:
         down, across = (side // 2 for side in pixels.shape)
         even = pixels[: 2 * down, : 2 * across]
         pixels = cv2.resize(even, (across, down), interpolation=cv2.INTER_AREA)
-    if pixels.shape == (rows, columns):
-        return pixels.copy() if pixels.base is not None else pixels
     return cv2.resize(pixels, (columns, rows), interpolation=cv2.INTER_LINEAR)
 
 
@@ -133,10 +128,10 @@ class Motion:
     def events(self) -> Iterator[MotionEvent]:
         """Yield everything that is certain."""
         first, length = self._pictures[0], len(self._pictures)
-        alike = (
-            _difference(first, each) < 0.3 and _most(first, each) <= 10 for each in self._pictures
-        )
-        if all(alike):
+        if all(
+            _difference(first, each) < 0.3 and cv2.norm(first, each, cv2.NORM_INF) <= 10
+            for each in self._pictures
+        ):
             if length > 1 and self._edges[-1] >= 0.3:
                 yield "freeze", 0.0, float(self._edges[-1])
             return
@@ -158,7 +153,9 @@ class Motion:
         changes, edges = self.differences[begin:after], self._edges[begin : after + 1]
         fresh = [at - begin for at in self._fresh if begin < at < after]
         usual = statistics.median(changes[fresh]) if fresh else 0.0
-        hold = statistics.median(np.diff(edges[[0, *fresh]])) if fresh else 0.0
+        if usual <= 0.15:
+            return
+        hold = statistics.median(np.diff(edges[[0, *fresh]]))
         moves = np.flatnonzero(changes[1:] > 0.25 * usual) + 1
         runs: list[tuple[int, int]] = []
         for start, end in pairwise([0, *moves.tolist(), len(changes)]):
@@ -179,12 +176,7 @@ class Motion:
             sudden = max(steps[:3].min(), steps[-3:].min()) <= 0.1 * usual
             still = sudden and statistics.median(steps) <= 0.03 * usual
             still = still and 6 * int((steps > 0.5 * usual).sum()) <= len(steps)
-            if (
-                still
-                and usual > 0.15
-                and one.std() > 4
-                and _difference(one, two) < max(2.0, 0.6 * usual)
-            ):
+            if still and one.std() > 4 and _difference(one, two) < max(2.0, 0.6 * usual):
                 yield "freeze", float(edges[start]), float(edges[end])
 
     def _blurs(self) -> Iterator[MotionEvent]:
@@ -192,7 +184,9 @@ class Motion:
         edges, until = self._edges, 0.5  # Encoders begin with a better picture than they can keep
         # Relative to the contrast, which a fade lowers, too
         contrast = np.array([cv2.meanStdDev(each)[1][0, 0] for each in self._coarse])
-        detail = np.array([_detail(picture) for picture in self._pictures]) / (4 + contrast)
+        edged = (cv2.Laplacian(each, cv2.CV_16S) for each in self._pictures)
+        detail = np.array([cv2.norm(each, cv2.NORM_L1) / each.size for each in edged])
+        detail /= 4 + contrast
         near = max(3, round(0.35 * len(detail) / edges[-1]))
         for at in range(near, len(detail) - near + 1):
             one, two = self._coarse[at - 1 : at + 1]
@@ -218,7 +212,8 @@ class Motion:
             return ""
         one, two = self._shown[place - 1 : place + 1]
         likeness = _likeness(one, two)
-        if brightens and likeness > 0.8 and self._brightens(place):
+        change = two.astype(np.float32) - one
+        if brightens and likeness > 0.8 and self._brightens(place, change):
             return "brightness"
         cut = max(likeness, _found(one, two)) < 0.69
         cut = cut or (likeness < 0.85 and not self._shares_levels(place))
@@ -233,13 +228,13 @@ class Motion:
         least = 2 if step > 6 else 2.3 if step > 4 else 5
         least += self._keys[self._fresh[place]]  # A key frame is of another quality
         inside = len(steady) > 3 and near[0] < place < near[-1]
-        return "jump" if inside and ratio > least and self._moves_there(place, near) else ""
+        return "jump" if inside and ratio > least and self._moves_there(change, near) else ""
 
     def _near(self, place: int, seconds: float, most: int) -> list[int]:
         """Return the places around one, within some seconds."""
-        around = range(max(1, place - most), min(len(self._times), place + most + 1))
-        away = [abs(self._times[each] - self._times[place]) for each in around]
-        return [each for each, far in zip(around, away, strict=True) if 0 < far <= seconds]
+        times = self._times
+        around = range(max(1, place - most), min(len(times), place + most + 1))
+        return [each for each in around if 0 < abs(times[each] - times[place]) <= seconds]
 
     def _returns(self, place: int) -> bool:
         """Return whether the picture is soon as it was, as after a flash."""
@@ -252,7 +247,7 @@ class Motion:
             for each in self._near(place, 0.25, 4)
         )
 
-    def _brightens(self, place: int) -> bool:
+    def _brightens(self, place: int, change: Grey) -> bool:
         """Return whether the whole picture changes from one even brightness to another."""
         before, after = self._levels[place - 1 : place + 1]
         # An encoder makes a fade uneven.
@@ -260,8 +255,7 @@ class Motion:
             abs(self._levels[each] - after if each > place else self._levels[each - 1] - before)
             for each in self._near(place, 0.2, 60)
         ]
-        one, two = (each.astype(np.float32) for each in self._shown[place - 1 : place + 1])
-        whole = ((two - one) * (after - before) > 0).mean() > 0.8
+        whole = (change * (after - before) > 0).mean() > 0.8
         return bool(whole and abs(after - before) >= 4 * max(uneven, default=0.0))
 
     def _surprise(self, place: int, *, back: bool = False) -> float:
@@ -284,16 +278,14 @@ class Motion:
         levels = [np.histogram(each, 32, (0, 256))[0] for each in both]
         return bool(np.minimum(*levels).sum() >= 0.82 * both[0].size)
 
-    def _moves_there(self, place: int, near: list[int]) -> bool:
+    def _moves_there(self, change: Grey, near: list[int]) -> bool:
         """Return whether the change is where things move, unlike a new caption."""
         moving = np.zeros(self._shown[0].shape, np.float32)
         for each in near:
             moving += cv2.absdiff(self._shown[each], self._shown[each - 1])
-        one, two = (each.astype(np.float32) for each in self._shown[place - 1 : place + 1])
-        change = np.abs(two - one)
-        there = float(change[moving >= 0.5 * moving.mean()].sum())
+        there = float(np.abs(change[moving >= 0.5 * moving.mean()]).sum())
         # Motion makes some places brighter and others darker.
-        return bool(there > 0.6 * float(change.sum()) > abs(float((two - one).sum())))
+        return bool(there > 0.6 * float(np.abs(change).sum()) > abs(float(change.sum())))
 
 
 def _close(at: float, others: list[float]) -> bool:
@@ -319,15 +311,6 @@ def _difference(one: Grey, two: Grey) -> float:
     return float(cv2.norm(one, two, cv2.NORM_L1)) / one.size
 
 
-def _most(one: Grey, two: Grey) -> float:
-    """Return the largest absolute difference of a point."""
-    return float(cv2.norm(one, two, cv2.NORM_INF))
-
-
-def _detail(picture: Grey) -> float:
-    return float(cv2.norm(cv2.Laplacian(picture, cv2.CV_16S), cv2.NORM_L1)) / picture.size
-
-
 def _second(values: list[float]) -> float:
     """Return the second largest: one outlier is no rule."""
     return sorted(values)[-min(2, len(values))] if values else 0.0
@@ -344,9 +327,7 @@ def _likeness(one: Grey, two: Grey) -> float:
 def _found(one: Grey, two: Grey) -> float:
     """Return how well the middle of one picture is found anywhere in the other."""
     rows, columns = one.shape[0] // 5, one.shape[1] // 5
-    best = 0.0
-    for whole, other in ((one, two), (two, one)):
-        middle = other[rows : other.shape[0] - rows, columns : other.shape[1] - columns]
-        found = cv2.matchTemplate(whole, middle, cv2.TM_CCOEFF_NORMED)
-        best = max(best, float(found.max()))
-    return best
+    middle = slice(rows, one.shape[0] - rows), slice(columns, one.shape[1] - columns)
+    both = (one, two[middle]), (two, one[middle])
+    found = (cv2.matchTemplate(*each, cv2.TM_CCOEFF_NORMED) for each in both)
+    return max(0.0, *(float(each.max()) for each in found))
