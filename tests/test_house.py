@@ -38,8 +38,8 @@ REPLIES = (
 REACHED = {
     "core lines": 36_604,
     "core tokens": 248_500,
-    "core files": 143,
-    "modules with one importer": 26,
+    "core files": 141,
+    "modules with one importer": 25,
     "folders of the core": 11,
     "levels below the core": 1,
     "test lines": 35_981,
