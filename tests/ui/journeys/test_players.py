@@ -37,7 +37,9 @@ CLIPS = {
 
 
 @opened("asking", moving={"reduced_motion": "no-preference"})
-def test_a_pair_plays_once_and_is_measured_and_seen_large(page: Page, clips: Clips) -> None:
+def test_a_pair_plays_once_and_is_measured_and_seen_large(
+    page: Page, clips: Clips, axe: str
+) -> None:
     steps.fill(page, clips)
     playing = "VRThinker.rail.players.playing"
     page.wait_for_function(playing)
@@ -46,6 +48,7 @@ def test_a_pair_plays_once_and_is_measured_and_seen_large(page: Page, clips: Cli
     points = "all => all.every((curve) => curve.points.length > 2)"
     until(lambda: measured.locator("polyline").evaluate_all(points))
     expect(measured).not_to_contain_text("Measuring")
+    assert steps.serious_violations(page, axe) == []
     page.locator("#first video").click()
     page.wait_for_function(playing)
     page.keyboard.press("f")
@@ -55,6 +58,7 @@ def test_a_pair_plays_once_and_is_measured_and_seen_large(page: Page, clips: Cli
     page.evaluate("VRThinker.closer.players.stand(0.5)")
     for mode in ("Wipe", "Flicker", "Difference"):
         steps.button(dialog, mode, exact=True).click()
+    assert steps.serious_violations(page, axe) == []
     dialog.locator(".vrt-lenses").focus()
     read = "all => all.map((video) => Math.round(video.currentTime / video.duration * 1000))"
     first, second = dialog.locator("video").evaluate_all(read)

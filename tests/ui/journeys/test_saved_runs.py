@@ -68,7 +68,7 @@ COPIED = """async () => {
 
 
 def test_the_menu_copies_a_picture_or_saves_it_and_says_who_sees_a_link(
-    page: Page, tmp_path: Path
+    page: Page, tmp_path: Path, axe: str
 ) -> None:
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     steps.show_example(page)
@@ -78,6 +78,7 @@ def test_the_menu_copies_a_picture_or_saves_it_and_says_who_sees_a_link(
     assert page.evaluate(COPIED) == [1200, 630]
     steps.link(page)
     expect(page.locator(".vrt-said")).to_contain_text("on this computer only. Whoever has it sees")
+    assert steps.serious_violations(page, axe) == []
     embedded = page.get_by_label("Report in a page of yours").input_value()
     assert "/reports/a-block.html" in embedded
     page.add_init_script("delete window.ClipboardItem")  # as of a browser without it
