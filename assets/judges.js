@@ -148,7 +148,9 @@ VRThinker.JudgeChooser = class {
     this.node.addEventListener("close", () => clearTimeout(this.timer));
   }
 
-  send(act) {
+  /** `isTaken`: the page chooses by itself, so nothing is compared yet and an open list stays. */
+  send(act, isTaken = false) {
+    this.isTaken = isTaken;
     say(this.said, this.words.asking);
     for (const { said } of [this.form, ...this.rows.values()]) say(said, "");
     this.trigger("submit", act);
@@ -178,8 +180,7 @@ VRThinker.JudgeChooser = class {
     Object.assign(this, { title, speaks });
     VRThinker.inputs.draw();
     if (!ready) return;
-    this.near = ready.find(({ id }) => id === near);
-    if (at > this.at) this.draw(ready, hosts, gpu, demo); // else it comes late
+    if (at > this.at) this.draw(ready, hosts, gpu, demo, near); // else it comes late
     this.at = Math.max(at, this.at);
     if (answer) this.answered(answer, hosts);
     if (hosts && !hosts.listed && node.open && !this.asked) {
@@ -195,7 +196,6 @@ VRThinker.JudgeChooser = class {
         (this.then ?? VRThinker.compareSoon)(done);
         this.then = null;
       }
-      this.isTaken = false;
     }
     const look = () => this.trigger("click", { again: true });
     if (busy && node.open) this.timer = setTimeout(look, VRThinker.LOOK_AGAIN);
@@ -213,8 +213,9 @@ VRThinker.JudgeChooser = class {
     }
   }
 
-  draw(ready, hosts, gpu, demo) {
+  draw(ready, hosts, gpu, demo, near) {
     const { words, form } = this;
+    this.near = ready.find(({ id }) => id === near);
     say(this.said, VRThinker.outside || "");
     const row = (told) => {
       const { id } = told;

@@ -353,8 +353,7 @@ VRThinker.mountScope = (root, props, watch, { about, told, choose, go }, trigger
     notice.hidden = !isNeeded || chooser.at < 0; // until it is known who is ready
     if (isNeeded && chooser.near && taken !== chooser.near.id) {
       taken = chooser.near.id;
-      chooser.isTaken = true; // it compares when the person presses
-      chooser.send(chooser.near);
+      chooser.send(chooser.near, true);
     }
     const texts = document.getElementById("go")?.childNodes ?? []; // none yet when this is mounted
     const text = [...texts].find(({ nodeName, data }) => nodeName === "#text" && data.trim());

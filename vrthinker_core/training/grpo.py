@@ -51,7 +51,7 @@ BEYOND = 2**20  # Pairs between one and its stand-in: further than a run goes
 class VllmBackend(TransformersBackend):
     """A `BatchBackend` over TRL's `VLLMGeneration`, which has the trained weights.
 
-    A request's redirect and seed have no effect. A reply's limit is that of the generator.
+    Ignores `redirect` and `seed` of requests. The generator limits the length of replies.
     """
 
     def __init__(self, checkpoint: Checkpoint, name: str, generation: Any) -> None:

@@ -117,7 +117,7 @@ class Motion:
         # At a quarter of the size, a change of quality cannot be seen, a change of content can.
         rows = max(16, pictures[0].shape[0] // 4)  # OpenCV's flow crashes with fewer rows
         self._coarse = [_shrunk(each, 40, rows) for each in pictures]
-        # Places count the pictures that do not repeat the one before, as those of slow motion do.
+        # Slow motion repeats pictures. A place is an index into those that are no repeats.
         self._fresh = _fresh(_changes(self._coarse))
         self._shown = [self._coarse[index] for index in self._fresh]
         self._times = [float(edges[index]) for index in self._fresh]
