@@ -214,12 +214,13 @@ VRThinker.Players = class {
     else this.play();
   }
 
-  /** Play both from the start to the end, unless the person asked for less motion. */
+  /** Play both to the end, unless the person asked for less motion. Return whether they play. */
   playOnce() {
-    if (VRThinker.isCalm() || !this.isPair) return;
+    if (VRThinker.isCalm() || !this.isPair) return false;
     this.stand(0);
     this.once = true;
     this.play();
+    return true;
   }
 
   tick(before) {
@@ -392,8 +393,7 @@ VRThinker.Rail = class {
     this.pair = key || this.pair;
     if (isNew) this.onPair();
     if (chosen) this.show(chosen);
-    else if (isNew) players.playOnce();
-    else if (!players.playing) players.seek(players.place);
+    else if (!(isNew && players.playOnce()) && !players.playing) players.seek(players.place);
   }
 
   mark({ run = "", over, verdict, recorded, turns = [], coming, fps = [0, 0], grid = null }) {
