@@ -99,7 +99,10 @@ def _check_run(run: Run) -> None:
     if run.started.dialect not in get_args(ProtocolName):
         raise TraceError(f"This trace uses an unknown protocol, {run.started.dialect[:40]!r}.")
     for turn in run.turns:
-        if not all(map(_is_thumbnail, turn.frames)):
+        files = [frame.jpeg for frame in turn.frames]
+        if any(
+            len(each) > MAX_JPEG_BYTES or not 0 < max(jpeg_size(each)) <= MAX_SIDE for each in files
+        ):
             raise TraceError(
                 f"This trace is damaged: a frame of turn {turn.number} is no small JPEG picture."
             )
@@ -286,11 +289,6 @@ def make_thumbnail(frame: Frame, number: str) -> Thumbnail:
             break
     times, jpeg = (frame.seconds, frame.until), buffer.getvalue()
     return Thumbnail(frame.ref, number, frame.index, *times, jpeg, frame.note)
-
-
-def _is_thumbnail(frame: Thumbnail) -> bool:
-    """Return whether the JPEG is within the limits, by its header."""
-    return len(frame.jpeg) <= MAX_JPEG_BYTES and 0 < max(jpeg_size(frame.jpeg)) <= MAX_SIDE
 
 
 def jpeg_size(data: bytes) -> tuple[int, int]:

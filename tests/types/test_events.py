@@ -13,7 +13,7 @@ from rich.console import Console
 
 from tests.ui.support import handmade_runs
 from vrthinker_core.commands.terminal import ConsoleRenderer
-from vrthinker_core.types import Dimension, Preference, Run, Settings, StopReason, Verdict, Vote
+from vrthinker_core.types import Preference, Run, Settings, StopReason, Verdict, Vote
 from vrthinker_core.types.events import (
     Event,
     Finished,
@@ -142,27 +142,10 @@ def test_only_what_both_have_said_is_compared(own: Verdict, judges: Verdict) -> 
         assert compared.get(dimension, False) is (mine is not None and mine is theirs)
 
 
-@given(VERDICTS, VERDICTS, st.sampled_from([None, True, False]))
-def test_nobody_agrees_with_a_verdict_they_contradict(
-    own: Verdict, judges: Verdict, said: bool | None
-) -> None:
-    agreed = Vote(AT, own, said).agrees_with(judges)
-    differs = not all(Vote(AT, own).compare(judges).values())
-    assert (agreed is False) is (differs or said is False)
-    if agreed is None:
-        assert said is None
-        assert not Vote(AT, own).compare(judges)
-
-
-def test_a_vote_agrees_with_its_own_labels_and_says_nothing_of_no_verdict() -> None:
+def test_a_vote_is_empty_without_labels() -> None:
     for labels in product([None, *Preference], repeat=2):
         own = Verdict(TA=labels[0], OA=labels[1])
-        assert Vote(AT, own).agrees_with(own) is (True if own.labels else None)
-        assert Vote(AT, own).agrees_with(None) is None
         assert Vote(AT, own).empty is (own.labels == {})
-    assert Vote(AT, Verdict(TA=Preference.TIE)).compare(Verdict(TA=Preference.TIE)) == {
-        Dimension.TA: True
-    }
 
 
 @pytest.mark.parametrize(

@@ -253,16 +253,6 @@ class Vote:
             if label is not None and other is not None
         }
 
-    def agrees_with(self, verdict: Verdict | None) -> bool | None:
-        """Return whether the person agrees with the verdict.
-
-        False if the person disagrees in words or in any label; None if neither says so.
-        """
-        equal = self.compare(verdict).values()
-        if self.agrees is False or not all(equal):
-            return False
-        return True if self.agrees or equal else None
-
 
 class ProblemKind(StrEnum):
     """The named problems of a reply."""

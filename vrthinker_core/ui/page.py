@@ -219,12 +219,9 @@ class Page:
     async def _tidy(self) -> None:
         services, forgotten = self._services, ForgottenUploads()
 
-        def expire_uploads() -> None:
-            services.uploads.expire(services.sessions.files())
-
         tasks = (
             services.sessions.expire,
-            expire_uploads,
+            lambda: services.uploads.expire(services.sessions.files()),
             forgotten.sweep,
             services.history.sweep,
             self._exact_frames.close_idle,

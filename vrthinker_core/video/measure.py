@@ -110,12 +110,8 @@ class _MeasuredClip(Clip):
         curve = [tuple(map(float, header[name])) for name in ("times", "differences")]
         video = MeasuredVideo(float(header["seconds"]), *curve)
         facts = [_fact(self.side, video, *event) for event in header["events"]]
-        numbers = (
-            video.seconds,
-            *chain(*curve),
-            *(each for fact in facts for each in (fact.start, fact.end)),
-        )
-        if not all(map(math.isfinite, numbers)):
+        times = chain(*((fact.start, fact.end) for fact in facts))
+        if not all(map(math.isfinite, (video.seconds, *chain(*curve), *times))):
             raise ValueError("no findings")
         self.findings = _Findings(video, facts, pictures)
         return iter(())

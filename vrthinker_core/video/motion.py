@@ -238,14 +238,10 @@ class Motion:
 
     def _returns(self, place: int) -> bool:
         """Return whether the picture is soon as it was, as after a flash."""
-        one, two = self._shown[place - 1 : place + 1]
-        return any(
-            _difference(
-                *((one, self._shown[each]) if each > place else (self._shown[each - 1], two))
-            )
-            < 0.5 * self._steps[place]
-            for each in self._near(place, 0.25, 4)
-        )
+        shown, near = self._shown, self._near(place, 0.25, 4)
+        pairs = [(place - 1, each) if each > place else (each - 1, place) for each in near]
+        least = 0.5 * self._steps[place]
+        return any(_difference(shown[one], shown[two]) < least for one, two in pairs)
 
     def _brightens(self, place: int, change: Grey) -> bool:
         """Return whether the whole picture changes from one even brightness to another."""
