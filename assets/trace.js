@@ -163,7 +163,7 @@ VRThinker.verdict = ({ headline, says, note, chips, caveats, outside }, turns) =
   ...(outside ? VRThinker.demoRun(outside) : []),
   (says || note) && element("p", "vrt-unchecked", [says, note].filter(Boolean).join(" · ")),
   chips.length &&
-    element("ul", "vrt-chips", chips.map((chip, place) => VRThinker.chip(chip, place, turns))),
+    element("ul", "vrt-chips", chips.map((chip) => VRThinker.chip(chip, turns))),
   caveats.map((text) => element("p", "vrt-caveat", text)),
 ];
 
@@ -181,15 +181,14 @@ VRThinker.demoRun = ({ told, ways: [compare, vote], wrote: [title, texts] }) => 
 };
 
 /** One dimension: its label, the judge's sentence, and the pair of frames that decided it. */
-VRThinker.chip = ({ name, label, value, help, order, reason, frames }, position, turns) => {
+VRThinker.chip = ({ name, label, value, help, order, reason, frames }, turns) => {
   const said = element("span", "vrt-label", element("b", "", label));
   // Two little screens side by side, filled where the better video is, both for a tie.
   const look = (side) => (value === side ? "better" : value === 0 ? "even" : "");
   const sides = [1, 2].map((side) => element("i", `vrt-side${side} ${look(side)}`, String(side)));
   const glyph = element("span", { class: "vrt-glyph", "aria-hidden": true }, sides);
-  const node = button("", [element("span", "vrt-name", name), glyph, said]);
-  return element("li", `vrt-chip vrt-says${value}`, node, [
-    VRThinker.help(node, help, `vrt-help-${position}`),
+  const row = element("summary", { title: help }, element("span", "vrt-name", name), glyph, said);
+  return element("li", `vrt-chip vrt-says${value}`, element("details", "", row, help), [
     (order || reason) && element("div", "vrt-reason",
       order && element("p", "vrt-both", order),
       reason && link(element("p"), reason)),
@@ -209,39 +208,6 @@ VRThinker.decidingPair = (label, turns) => {
   node.prepend(...(tile?.halves ?? []).map(picture).filter(Boolean));
   return node;
 };
-
-/** What the button `node` means, beside it: for a hover, a tap or a keystroke. The pointer may pass
-to it; a second press and Escape put it away. */
-VRThinker.help = (node, text, id) => {
-  const help = element("span", { class: "vrt-help", id, role: "tooltip" }, text);
-  const isHeld = () => node.ariaExpanded === "true" || node.matches(":focus-visible");
-  const show = (open, pressed = node.ariaExpanded) => {
-    help.classList.toggle("open", open);
-    node.ariaExpanded = pressed;
-  };
-  const away = () => show(false, false);
-  const onLeave = () => show(isHeld());
-  away();
-  node.setAttribute("aria-describedby", id);
-  let isFresh = false; // the pointer came, and has not moved: the page may have moved below it
-  node.addEventListener("pointerenter", () => (isFresh = true));
-  node.addEventListener("pointermove", ({ movementX, movementY }) => {
-    if (!isFresh || (!movementX && !movementY)) return;
-    isFresh = false;
-    show(true);
-    node.parentElement.addEventListener("pointerleave", onLeave, { once: true });
-  });
-  node.addEventListener("focus", () => isHeld() && show(true));
-  node.addEventListener("click", () => (node.ariaExpanded === "true" ? away() : show(true, true)));
-  node.addEventListener("blur", away);
-  help.addEventListener("vrt:away", away);
-  return help;
-};
-
-document.addEventListener("keydown", ({ key }) => {
-  const open = key === "Escape" ? document.querySelectorAll(".vrt-help.open") : [];
-  for (const help of open) help.dispatchEvent(new Event("vrt:away"));
-});
 
 /* The tiles of a run below `root`, and the frame numbers in its text that lead to them. */
 VRThinker.Tiles = class {
