@@ -397,10 +397,10 @@ VRThinker.mountExamples = (root, props, trigger) => {
   root.addEventListener("click", ({ target }) => {
     if (!target.closest("li") || target.closest(".vrt-hold")) return;
     const cover = element("p", { class: "vrt vrt-cover", role: "status" }, "Opening a run…");
-    const stage = document.getElementById("stage");
     fold(true);
-    stage.before(cover);
-    cover.style.top = `${stage.offsetTop}px`;
+    document.getElementById("stage").before(cover);
+    const { offsetTop: top, offsetHeight: height, offsetLeft: left } = root.closest("#examples");
+    Object.assign(cover.style, { top: `${top + height + 14}px`, left: `${left}px` });
     VRThinker.uncover(cover);
   });
   address.ask = (kind, name, lost) =>

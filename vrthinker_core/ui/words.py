@@ -32,7 +32,7 @@ TAB_FRAMES = "All frames"
 OPEN_TRACE = "Open a saved trace"
 # By the first word of a folder's name
 EXAMPLE_ROWS = {
-    "real": "Watch it think",
+    "real": "Examples",
     "think": "Test scenes with known answers",
     "protocol": "How else a run can go",
 }
