@@ -122,7 +122,7 @@ def test_a_verdict_gives_reasons_and_a_screen_reader_tells_it(page: Page, clips:
     for end in ("/^Finished after 3 turns in [^·]+$/", f"/^{FIRST}$/"):
         page.wait_for_function(f"announced.filter((text) => {end}.test(text)).length === 1")
     labels = ["Video 1", "No difference", "Video 2", "No difference"]
-    expect(page.locator(f"{chips} > button b")).to_have_text(labels)
+    expect(page.locator(f"{chips} summary b")).to_have_text(labels)
     overall, _, quality, _ = page.locator(chips).all()
     expect(overall).to_contain_text("Overall video 1 is better at frame 60.")
     expect(overall.locator(".vrt-deciding-pair")).to_have_text(["#60"])
