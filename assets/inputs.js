@@ -283,19 +283,19 @@ VRThinker.exampleCard = ({ name, title, prompt, about, pictures, hero }) => {
 
 VRThinker.hero = ({ clips, question, watch }, pictures, about, play) => {
   const sides = clips.map((src, side) => {
-    const look = { muted: true, playsInline: true, preload: "none", poster: pictures[side], src };
+    const look = { muted: true, playsInline: true, loop: true, preload: "none", src };
     const name = element("span", "", `Video ${side + 1}`);
-    return element("span", `vrt-side${side + 1}`, make("video", look), name);
+    const video = make("video", { ...look, poster: pictures[side] });
+    return element("span", `vrt-side${side + 1}`, video, name);
   });
   const clipsNode = element("div", "vrt-hero-clips", sides);
-  const both = new VRThinker.Players([1, 2].map((side) => `.vrt-hero .vrt-side${side} video`));
-  both.loop = true;
   let [held, seen] = [VRThinker.isCalm(), false];
   const move = () => {
     const plays = !held && seen && !document.querySelector("#players video");
-    for (const { firstChild: video } of plays ? sides : []) video.preload = "auto";
-    if (!plays) both.pause();
-    else if (!both.playing || both.shown.some(({ paused }) => paused)) both.play();
+    for (const { firstChild: video } of sides) {
+      if (plays) video.play().catch(() => {});
+      else video.pause();
+    }
     say(hold, held ? "▶" : "❚❚");
     hold.ariaLabel = `${held ? "Play" : "Pause"} both clips`;
   };

@@ -197,20 +197,15 @@ VRThinker.showKeys = () => {
   node.showModal();
 };
 
-/** Tell lengths and shapes that differ: pairs of frames lie at the same share of both videos. */
-VRThinker.tellUnlike = (node, [first, second]) => {
-  const isUnlike = (most, one, other) => Math.max(one, other) > most * Math.min(one, other);
+/** Tell lengths that differ: pairs of frames lie at the same share of both videos. */
+VRThinker.tellUnlike = (node, videos) => {
+  const [first, second] = videos.map((video) => video?.duration);
+  const isUnlike = Math.max(first, second) > 2 * Math.min(first, second);
   const last = (time) => (time < 120 ? seconds(time) : `${Math.round(time / 60)} min`);
-  const size = ({ videoWidth, videoHeight }) => `${videoWidth} × ${videoHeight}`;
-  const shape = (video) => video?.videoWidth / video?.videoHeight;
-  const told = [
-    isUnlike(2, first?.duration, second?.duration) &&
-      `Video 1 lasts ${last(first.duration)}, video 2 ${last(second.duration)}. ` +
-        "Each pair of frames is the same share of both, not the same second.",
-    isUnlike(1.1, shape(first), shape(second)) &&
-      `Video 1 has ${size(first)} pixels, video 2 ${size(second)}: their shapes differ.`,
-  ].filter(Boolean);
-  fill(node, told, () => [told.join(" ")]);
+  fill(node, isUnlike ? [first, second] : [], () => [
+    `Video 1 lasts ${last(first)}, video 2 ${last(second)}. ` +
+      "Each pair of frames is the same share of both, not the same second.",
+  ]);
 };
 
 /** Keys move the players unless they are meant for what has the focus. */
