@@ -78,12 +78,9 @@ class Setting:
     help: str
     # Allowed words, each with its label in a form
     words: Mapping[str, str] = field(default_factory=dict)
-    # Type of allowed numbers; None if only words are allowed
-    number: type[int] | type[float] | None = None
-    minimum: int = 0
-    maximum: int | None = None
+    limits: tuple[int, int | None] = (0, None)  # Of allowed numbers
     even: bool = False
-    # Numbers that a form offers; others in the range may be typed
+    # Numbers that a form offers; others of their type within the limits may be typed
     offered: tuple[int | float, ...] = ()
     names: Mapping[float, str] = field(default_factory=dict)  # Labels of offered numbers
     protocol: ProtocolName | None = None  # The only protocol that uses the setting
@@ -93,6 +90,11 @@ class Setting:
     def default(self) -> SettingValue:
         """The value if nobody chose; None is the protocol's own value."""
         return cast(SettingValue, Settings.__dataclass_fields__[self.name].default)
+
+    @property
+    def number(self) -> type[int] | type[float] | None:
+        """The type of allowed numbers; None if only words are allowed."""
+        return type(self.offered[0]) if self.offered else None
 
     @property
     def is_switch(self) -> bool:
@@ -106,8 +108,9 @@ class Setting:
         if self.number is None:
             return f"one of {words}"
         kind = "a whole number" if self.number is int else "a number"
-        most = "up" if self.maximum is None else f"to {self.maximum}"
-        numbers = f"{'an even number' if self.even else kind} from {self.minimum} {most}"
+        least, most = self.limits
+        end = "up" if most is None else f"to {most}"
+        numbers = f"{'an even number' if self.even else kind} from {least} {end}"
         return f"{words}, or {numbers}" if words else numbers
 
     def parse(self, value: object) -> SettingValue:
@@ -134,13 +137,14 @@ class Setting:
             return
         if isinstance(value, str) and value in self.words:
             return
-        most, wanted = self.maximum if maximum is None else maximum, f"be {self.range}"
+        least, most = self.limits
+        most, wanted = most if maximum is None else maximum, f"be {self.range}"
         if _is_number(value, self.number):
             if most is None and value > MAX_NUMBER:
                 most = MAX_NUMBER
-            if most is not None and not self.minimum <= value <= most:
-                wanted = f"lie between {self.minimum} and {most}"
-            elif value >= self.minimum and not (self.even and value % 2):
+            if most is not None and not least <= value <= most:
+                wanted = f"lie between {least} and {most}"
+            elif value >= least and not (self.even and value % 2):
                 return
         try:
             given = " ".join(repr(value)[:40].split())
@@ -169,7 +173,6 @@ SETTINGS = (
         "Memory window",
         "How many of its past requests the judge still sees.",
         {"all": "Keep everything"},
-        int,
         offered=(0, 1, 2, 3),
         names={0: "Forget at once", 1: "1 round", 2: "2 rounds", 3: "3 rounds"},
     ),
@@ -177,43 +180,35 @@ SETTINGS = (
         "max_turns",
         "Turns",
         "Maximum replies in one run. On the last turn the judge is asked to answer.",
-        number=int,
-        minimum=1,
-        maximum=32,
+        limits=(1, 32),
         offered=(1, 2, 3, 4, 6, 8, 12),
     ),
     Setting(
         "frames_per_call",
         "Frames per call",
         "Maximum frame indices in one request.",
-        number=int,
-        minimum=1,
-        maximum=12,
+        limits=(1, 12),
         offered=(1, 2, 4, 6, 8, 12),
     ),
     Setting(
         "max_new_tokens",
         "Tokens per reply",
         "Maximum tokens of one reply. A longer reply is cut off.",
-        number=int,
-        minimum=1,
-        maximum=32_768,
+        limits=(1, 32_768),
         offered=(256, 512, 1024, 2048, 4096, 8192),
     ),
     Setting(
         "temperature",
         "Temperature",
         "0 always takes the likeliest token, as in the paper's evaluation; higher values sample.",
-        number=float,
-        maximum=2,
+        limits=(0, 2),
         offered=(0.0, 0.3, 0.7, 1.0),
     ),
     Setting(
         "seed",
         "Seed",
         "Equal seeds sample equal replies; without effect at temperature 0.",
-        number=int,
-        maximum=2**31 - 1,
+        limits=(0, 2**31 - 1),
         offered=(0, 1, 2, 3),
     ),
     Setting(
@@ -242,9 +237,7 @@ SETTINGS = (
         "total",
         "Frames in the list",
         "N, the length of the one list of frames over both videos.",
-        number=int,
-        minimum=16,
-        maximum=1024,
+        limits=(16, 1024),
         even=True,
         offered=(64, 96, 128),
         protocol="concat",
@@ -275,9 +268,7 @@ SETTINGS = (
         "opening_frames",
         "Number of first frames",
         "How many frames of both videos together are shown before the first turn, a multiple of 4.",
-        number=int,
-        minimum=4,
-        maximum=256,
+        limits=(4, 256),
         even=True,
         offered=(8, 32),
         protocol="concat",
