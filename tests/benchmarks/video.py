@@ -107,16 +107,10 @@ WAYS: tuple[Way, ...] = (ours, published, opencv_pass, pyav_pass)
 
 
 def _measure(way: Way, path: Path) -> dict[str, float]:
-    """Seconds for the first frames alone and for all calls, after a run that warms up."""
+    """Seconds for the first frames alone and for all calls, after a run that warms up; each way ends its own children."""
     way(path, ())
-    return {"first_s": _spent(way, path, ()), "run_s": _spent(way, path, CALLS)}
-
-
-def _spent(way: Way, path: Path, calls: Calls) -> float:
-    """Processor seconds of this process and its children; each way ends its own children before it returns."""
-    before = processor_seconds()
-    way(path, calls)
-    return round(processor_seconds() - before, 3)
+    calls: dict[str, Calls] = {"first_s": (), "run_s": CALLS}
+    return {name: round(processor_seconds(way, path, each), 3) for name, each in calls.items()}
 
 
 def _noisy_picture(index: int, width: int, height: int) -> Any:

@@ -7,7 +7,7 @@ import os
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from importlib import resources
 from pathlib import Path
 from shutil import copytree
@@ -27,12 +27,6 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 DESKTOP = {"viewport": {"width": 1280, "height": 900}, "reduced_motion": "reduce"}
-PHONE = {
-    "viewport": {"width": 390, "height": 844},
-    "device_scale_factor": 2,
-    "is_mobile": True,
-    "has_touch": True,
-}
 
 
 class Server:
@@ -61,7 +55,7 @@ class Server:
 
     def restart(self) -> None:
         """Stop it, and start it anew at another address; it finds what it has kept."""
-        self.stop()
+        self.close()
         self._start()
 
     def _wait(self) -> None:
@@ -74,7 +68,8 @@ class Server:
 
         until(answers)
 
-    def stop(self) -> None:
+    def close(self) -> None:
+        """Stop it."""
         if is_alive(self.process):
             self.process.terminate()
             self.process.wait(PATIENCE_S)
@@ -95,17 +90,14 @@ def write_script(path: Path, replies: Sequence[str], **options: object) -> str:
 @pytest.fixture(scope="module")
 def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve]:
     """Starts servers with a scripted judge; all are stopped at the end of the file: even idle ones take CPU time."""
-    running: list[Server] = []
+    with ExitStack() as running:
 
-    def start(replies: Sequence[str], *chosen: str, **options: object) -> Server:
-        folder = tmp_path_factory.mktemp("server")
-        judge = write_script(folder / "script.jsonl", replies, **options)
-        running.append(Server(folder, judge, *chosen, forked=True))
-        return running[-1]
+        def start(replies: Sequence[str], *chosen: str, **options: object) -> Server:
+            folder = tmp_path_factory.mktemp("server")
+            judge = write_script(folder / "script.jsonl", replies, **options)
+            return running.enter_context(closing(Server(folder, judge, *chosen, forked=True)))
 
-    yield start
-    for server in running:
-        server.stop()
+        yield start
 
 
 @pytest.fixture(scope="module")

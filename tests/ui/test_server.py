@@ -9,7 +9,7 @@ import time
 import urllib.request
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -335,11 +335,9 @@ def test_a_space_answers_under_each_of_its_names(tmp_path: Path) -> None:
     judge = write_script(tmp_path / "script.jsonl", [])
     names = {"you-demo.hf.space": 200, "demo.example": 200, "evil.example": 400}
     variables = {"SPACE_HOST": "you-demo.hf.space, demo.example"}
-    space = Server(tmp_path, judge, variables=variables, forked=True)
-    answers = {name: ask(space, "GET", "", Host=name)[0] for name in names}
-    assert any(tmp_path.glob("vr-thinker-page-*/pictures"))
-    space.stop()
-    assert answers == names
+    with closing(Server(tmp_path, judge, variables=variables, forked=True)) as space:
+        assert {name: ask(space, "GET", "", Host=name)[0] for name in names} == names
+        assert any(tmp_path.glob("vr-thinker-page-*/pictures"))
     left = {path.name for path in files(tmp_path)}
     assert left == {"script.jsonl", "server.log", "cookie.key", "ballast", *TABLE}, (
         "it leaves no file"

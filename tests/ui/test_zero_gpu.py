@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
@@ -74,9 +75,8 @@ def space(scheduler: Scheduler, tmp_path_factory: pytest.TempPathFactory) -> Ite
     }
     other = write_script(folder / "other.jsonl", ["<Answer>TA=2, MQ=2, VQ=2, OA=2</Answer>"])
     judge = write_script(folder / "script.jsonl", [ask(10, 30), ANSWER], protocol="paired")
-    server = Server(folder, judge, "--judge", other, variables=variables)
-    yield server
-    server.stop()
+    with closing(Server(folder, judge, "--judge", other, variables=variables)) as server:
+        yield server
 
 
 def test_a_run_borrows_the_gpu(space: Server, scheduler: Scheduler, clips: Clips) -> None:

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from tests.ui.support.api import META
+
 OK, SERVICE_UNAVAILABLE = 200, 503
-FILE_META = {"_type": "gradio.FileData"}
-"""Marks a file among the inputs of an event."""
 MAX_LINE = 1 << 26
 """Bytes of one line of a stream."""
 
@@ -61,8 +61,8 @@ class HttpClient:
         async with self.request(path, json.dumps(value).encode()) as (status, stream):
             return status, json.loads(await stream.read())
 
-    async def upload(self, clip: Path) -> str:
-        """Upload a file; gives its path on the server."""
+    async def upload(self, clip: Path) -> dict[str, Any]:
+        """Upload a file; gives the value with which an event or a call names it."""
         boundary = secrets.token_hex(16)
         head = f'--{boundary}\r\nContent-Disposition: form-data; name="files"; filename="{clip.name}"\r\n\r\n'
         body = head.encode() + clip.read_bytes() + f"\r\n--{boundary}--\r\n".encode()
@@ -70,4 +70,4 @@ class HttpClient:
             "gradio_api/upload", body, f"multipart/form-data; boundary={boundary}"
         ) as (_, stream):
             (path,) = json.loads(await stream.read())
-            return str(path)
+            return {"path": path, "orig_name": clip.name, "meta": META}

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.tools.http_client import FILE_META, OK, SERVICE_UNAVAILABLE, HttpClient
+from tests.benchmarks.tools.http_client import OK, SERVICE_UNAVAILABLE, HttpClient
 from vrthinker_core.traces import from_json
 from vrthinker_core.types import Dimension
 from vrthinker_core.types.events import Trace
@@ -97,7 +97,6 @@ class ObservedRun:
     """When the first update came that names frames."""
     seconds: float = 0.0
     """When the run ended, or was refused."""
-    updates: int = 0
     status: str = ""
     trace: dict[str, Any] = field(default_factory=dict)
     prompts: set[str] = field(default_factory=set)
@@ -158,10 +157,8 @@ class PageClient:
 
     async def upload(self, player: str, clip: Path) -> dict[str, Any]:
         """Upload a clip into a player; returns the player's value."""
-        value = {"path": await self._http.upload(clip), "orig_name": clip.name, "meta": FILE_META}
-        event = self._config.event(player, "upload")
-        async for _ in self._queued(event, self._config.inputs(event, **{player: value})):
-            pass
+        value = await self._http.upload(clip)
+        await self.trigger(player, "upload", **{player: value})
         return value
 
     async def trigger(
@@ -215,7 +212,6 @@ class PageClient:
         self._note_outputs(observed, event, data)
         if not observed.trace:
             return  # a place in the queue, or a refusal
-        observed.updates += 1
         observed.first_update = observed.first_update or observed.elapsed
         named = dict.fromkeys(name.decode() for name in PICTURE.findall(line))
         if names := [name for name in named if name not in observed.pictures]:
