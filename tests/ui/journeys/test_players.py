@@ -233,12 +233,17 @@ def test_files_and_addresses_replace_each_other_and_a_run_says_what_it_judged(
     expect(notice).to_contain_text("another video 1:")
 
 
+PICTURES = """(all) => all.map((tile) => [Number(tile.dataset.frames),
+    [...tile.querySelectorAll("img")].map((image) => image.getAttribute("src"))])"""
+"""The pictures of each frame that the judge saw, by its number, in the order of the turns."""
+
+
 def test_every_way_to_a_frame_of_a_run_without_videos_leads_to_its_stills(
     page: Page, clips: Clips
 ) -> None:
     steps.show_example(page, 5)
     expect(page.locator("#second .vrt-still")).to_be_visible()
-    seen = steps.tile_pictures(page)
+    seen = dict(page.locator("#trace .vrt-tile").evaluate_all(PICTURES))
     expect(page.locator(".vrt-lost")).to_contain_text("videos of this run are not kept here")
     expect(steps.button(page, "Swap sides")).to_be_disabled()
     assert steps.stills(page) == seen[min(seen)], "a run begins with its first frames"

@@ -9,11 +9,9 @@ import pytest
 
 from tests.support.slow import slow
 from tests.ui.conftest import (
-    PHONE as PHONE,
     Clips as Clips,
     Serve as Serve,
     Server as Server,
-    within as within,
     write_script as write_script,
 )
 
@@ -21,6 +19,7 @@ api = pytest.importorskip("playwright.sync_api")
 APIResponse, Locator, Page, Route = api.APIResponse, api.Locator, api.Page, api.Route
 expect = api.expect
 Open = Callable[..., Page]
+PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
 
 
 def opened(

@@ -74,16 +74,6 @@ def started(prompt: str = "A ball pans steadily.", **changes: object) -> Started
     return Started(prompt, **{**base, **changes})
 
 
-def doubtful(reasoning: str) -> Trace:
-    """The same, of a judge that said how sure it was, and left out one dimension."""
-    trace, partial = telling_probabilities(reasoning), replace(WHOLE, VQ=None)
-    first, middle, last = trace.turns
-    first = replace(first, reply=replace(first.reply, confidence=2))
-    last = replace(last, reply=replace(last.reply, verdict=partial))
-    finished = replace(trace.finished, verdict=partial)
-    return replace(trace, turns=(first, middle, last), finished=finished)
-
-
 def three_turns(**changes: object) -> Trace:
     """Two requests for frames and an answer; at the end those of the first have left the view."""
     opening, middle = pairs([16, 48, 80, 112]), pairs([10, 30, 60, 90])
