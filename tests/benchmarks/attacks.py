@@ -51,7 +51,7 @@ from tests.benchmarks.tools.metrics import (
     Figures,
     PeakUsage,
     Promises,
-    gather_all,
+    compare_at_once,
     resident_mb,
     run_parts,
     scripted_server,
@@ -221,15 +221,16 @@ async def _under_attack(
     longest = {what: round(max(waits), 2) for what, waits in target.waits.items()}
     place = longest.pop("place", 0.0)
     grown = round(peak.megabytes - idle, 1)
-    figures = {"newcomers": count, "refused": target.refused}
-    figures |= {
+    figures = {
+        "newcomers": count,
+        "refused": target.refused,
         "longest_s": max(longest.values()),
         "longest": longest,
         "place_s": place,
         "grown_mb": grown,
+        "at_end_mb": round(resident_mb(server) - idle, 1),
     }
-    at_end = round(resident_mb(server) - idle, 1)
-    return {**figures, "at_end_mb": at_end, **own_figures}, {
+    return figures | own_figures, {
         "no newcomer is refused": target.refused == 0,
         f"each newcomer is answered within {WAIT_S:g} s": figures["longest_s"] <= WAIT_S,
         f"each newcomer's run has a place within {PLACE_S:g} s": place <= PLACE_S,
@@ -245,15 +246,10 @@ async def visitors(target: Target, size: Size) -> tuple[Figures, Promises]:
     """Honest visitors, who wait for one judge."""
     addresses = ["192.0.2.1"] * (size.visitors * 4 // 5) + ["192.0.2.2"] * size.visitors
     https = [target.client(address) for address in addresses[: size.visitors]]
-    clients = [PageClient(target.config, http) for http in https]
-    files = await clients[0].open_with_clips(target.clips)
-    for client in clients[1:]:
-        await client.open()
     for http in https[::2]:
-        http.cookie = ""
-    named = enumerate(clients)
-    runs = await gather_all(client.compare(files, f"Visitor {n}.") for n, client in named)
-    await asyncio.gather(*(client.close() for client in clients))
+        http.keeps_cookie = False
+    clients = [PageClient(target.config, http) for http in https]
+    runs = await compare_at_once(clients, target.clips)
     lost = sum(run is None or not run.complete for run in runs)
     return {"visitors": size.visitors, "lost": lost}, {"no visitor is lost": lost == 0}
 

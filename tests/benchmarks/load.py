@@ -40,6 +40,7 @@ from tests.benchmarks.tools.metrics import (
     PeakUsage,
     Promises,
     at_most,
+    compare_at_once,
     gather_all,
     percentiles,
     process_tree,
@@ -187,16 +188,7 @@ def burst(folder: Path, size: Size) -> tuple[Figures, Promises]:
 
 async def _burst_of_visitors(server: Server, pair: tuple[Path, Path], count: int) -> Figures:
     config = await PageConfig.open(server.url)
-    clients = [PageClient(config) for _ in range(count)]
-    for start in range(0, count, 8):
-        await asyncio.gather(*(client.open() for client in clients[start : start + 8]))
-    players = zip(("first", "second"), pair, strict=True)
-    files = [await clients[0].upload(player, clip) for player, clip in players]
-    runs = await gather_all(
-        client.compare(files, f"Visitor {number}.") for number, client in enumerate(clients)
-    )
-    await asyncio.gather(*(client.close() for client in clients))
-    return _summarize(runs)
+    return _summarize(await compare_at_once([PageClient(config) for _ in range(count)], pair))
 
 
 @dataclass(frozen=True)
@@ -281,19 +273,17 @@ async def _endurance(server: Server, pair: tuple[Path, Path], size: Size) -> Fig
 
 async def _two_at_a_time(config: PageConfig, uploads: Sequence[Any], count: int) -> int:
     """How many of `count` clients got a complete verdict; all have closed their page when this returns."""
-    numbers = iter(range(count))
+    two = asyncio.Semaphore(2)
 
-    async def one_after_another() -> int:
-        judged = 0
-        for number in numbers:
+    async def visit(number: int) -> bool:
+        async with two:
             client = PageClient(config)
             await client.open()
             run = await with_timeout(client.compare(uploads, f"Visitor {number}."))
             await client.close()
-            judged += run is not None and run.complete
-        return judged
+            return run is not None and run.complete
 
-    return sum(await asyncio.gather(one_after_another(), one_after_another()))
+    return sum(await asyncio.gather(*map(visit, range(count))))
 
 
 async def _left_behind(server: Server, files: set[Path], processes: set[int]) -> Figures:

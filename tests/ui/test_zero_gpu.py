@@ -1,6 +1,5 @@
 """ZeroGPU: `app.py` under the real `spaces`, our own scheduler, and a GPU that is imitated."""
 
-import json
 import os
 import subprocess
 import sys
@@ -14,7 +13,8 @@ import gradio as gr
 import pytest
 
 from tests.backends.support.random_model import write_random_checkpoint
-from tests.support.loopback_server import LoopbackServer, QuietHandler, serving
+from tests.support import faulty_server
+from tests.support.loopback_server import LoopbackServer, serving
 from tests.support.waiting import until_equal
 from tests.ui.conftest import Clips, Server, write_script
 from tests.ui.support import handmade_runs
@@ -42,18 +42,15 @@ class Scheduler(LoopbackServer):
         return [values for name, values in self.received if name == path]
 
 
-class Handler(QuietHandler):
-    server: Scheduler
+class Handler(faulty_server.Handler):
+    server: Scheduler  # type: ignore[assignment]
 
     def do_POST(self) -> None:
         name, values = urlsplit(self.path).path, dict(parse_qsl(urlsplit(self.path).query))
         self.server.received.append((name, values))
         refuses = name == "/schedule" and not self.server.accepts
         said = ({"left": 10, "wait": 3600} if refuses else GRANT) if name == "/schedule" else {}
-        self.send_response(429 if refuses else 200)
-        self.send_header("Content-Type", "application/json")
-        self.end_headers()
-        self.wfile.write(json.dumps(said).encode())
+        self.send_json(429 if refuses else 200, said)
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ class HttpClient:
     def __init__(self, url: str, visitor: str = "") -> None:
         """`visitor`: the address that a proxy in front of the server would name."""
         parts = urlsplit(url)
-        self.cookie = ""
+        self.cookie, self.keeps_cookie = "", True
         """What the page has set; sent back with every request."""
         self._forwarded = f"X-Forwarded-For: {visitor}\r\n" if visitor else ""
         self._host, self._port = str(parts.hostname), int(parts.port or 80)
@@ -43,7 +43,8 @@ class HttpClient:
                 head += f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n"
             writer.write(head.encode() + b"\r\n" + (body or b""))
             response_head = await reader.readuntil(b"\r\n\r\n")
-            if found := re.search(rb"\r\nset-cookie: ([^;]+)", response_head):
+            found = re.search(rb"\r\nset-cookie: ([^;]+)", response_head)
+            if found and self.keeps_cookie:
                 self.cookie = found[1].decode()
             yield int(response_head.split(b" ", 2)[1]), reader
         finally:

@@ -13,6 +13,7 @@ from typing import Any, NoReturn, TypeVar
 
 import psutil
 
+from tests.benchmarks.tools.page_client import ObservedRun, PageClient
 from tests.ui.conftest import Server, write_script
 
 TIMEOUT = 240.0
@@ -83,6 +84,19 @@ async def with_timeout(coroutine: Coroutine[Any, Any, Result]) -> Result | None:
 async def gather_all(coroutines: Iterable[Coroutine[Any, Any, Result]]) -> list[Result | None]:
     """Run all at once; None for each that timed out."""
     return list(await asyncio.gather(*map(with_timeout, coroutines)))
+
+
+async def compare_at_once(
+    clients: Sequence[PageClient], clips: tuple[Path, Path]
+) -> list[ObservedRun | None]:
+    """Let visitors press Compare in the same moment, with the same videos."""
+    files = await clients[0].open_with_clips(clips)
+    for client in clients[1:]:
+        await client.open()
+    named = enumerate(clients)
+    runs = await gather_all(client.compare(files, f"Visitor {n}.") for n, client in named)
+    await asyncio.gather(*(client.close() for client in clients))
+    return runs
 
 
 def percentiles(name: str, values: Sequence[float | None]) -> dict[str, float | None]:

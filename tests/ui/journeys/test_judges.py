@@ -18,17 +18,9 @@ from tests.support import app_process
 from tests.support.fake_hosts import KEY, openai_host, put_at
 from tests.support.faulty_server import FaultyServer
 from tests.support.waiting import until
+from tests.ui.conftest import write_script
 from tests.ui.support import handmade_runs, steps
-from tests.ui.support.browsing import (
-    Clips,
-    Locator,
-    Page,
-    Serve,
-    Server,
-    expect,
-    opened,
-    write_script,
-)
+from tests.ui.support.browsing import Clips, Locator, Page, Serve, Server, expect, opened
 from tests.ui.support.saved_examples import ANSWER, ENDLESS
 from vrthinker_core.__about__ import ASSETS
 from vrthinker_core.types.events import Finished, StopReason

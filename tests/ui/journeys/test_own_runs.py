@@ -7,17 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.waiting import until
+from tests.ui.conftest import write_script
 from tests.ui.support import handmade_runs, steps
-from tests.ui.support.browsing import (
-    Clips,
-    Open,
-    Page,
-    Route,
-    Serve,
-    Server,
-    expect,
-    write_script,
-)
+from tests.ui.support.browsing import Clips, Open, Page, Route, Serve, Server, expect
 from tests.ui.support.held_stream import HeldAnswer, hold_when, open_held, release, wait_until_held
 from tests.ui.support.saved_examples import ENDLESS, PROMPT
 

@@ -12,7 +12,6 @@ from tests.ui.conftest import (
     Clips as Clips,
     Serve as Serve,
     Server as Server,
-    write_script as write_script,
 )
 
 api = pytest.importorskip("playwright.sync_api")
