@@ -141,9 +141,8 @@ def test_a_cookie_goes_back_over_tls_alone_where_it_came_so() -> None:
         (Visitors(hops=1), {}, False),
         (Visitors(hops=1), told, True),
     ):
-        assert (
-            "; Secure" in app(visitors).get("/", headers=headers).headers["set-cookie"]
-        ) == secure
+        cookie = app(visitors).get("/", headers=headers).headers["set-cookie"]
+        assert ("; Secure" in cookie) == secure
 
 
 def test_the_page_stands_in_frames_of_its_own_names_and_a_report_in_any() -> None:

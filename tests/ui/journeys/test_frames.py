@@ -1,6 +1,7 @@
 """All frames of a run: pairs and what was written with them, and a closer look in four modes."""
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from tests.support.waiting import until, until_equal
 from tests.ui.conftest import OpenReport
 from tests.ui.support import steps
 from tests.ui.support.browsing import PHONE, Clips, Locator, Page, Serve, Server, expect, opened
-from tests.ui.support.handmade_runs import many_turns, three_turns
+from tests.ui.support.handmade_runs import asking, pairs, three_turns
 from tests.ui.support.saved_examples import LABELS, ask, write_example
 from vrthinker_core.protocols.parser import frame_numbers
 
@@ -137,7 +138,9 @@ COLOUR_OF_A_TURN = """() => {
 def test_a_long_run_has_all_its_frames_in_the_rail_and_in_the_gallery(
     page: Page, tmp_path: Path
 ) -> None:
-    steps.replay(page, tmp_path / "many.json", many_turns(12))
+    turns = [asking(turn, pairs([15 + turn, 59 + turn]), [60]) for turn in range(1, 13)]
+    many = replace(three_turns(), turns=tuple(turns))
+    steps.replay(page, tmp_path / "many.json", many)
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
         page.wait_for_function(COLOUR_OF_A_TURN)

@@ -86,15 +86,6 @@ def three_turns(**changes: object) -> Trace:
     return Trace(started(**changes), turns, Finished(StopReason.ANSWERED, WHOLE, seconds=4.6))
 
 
-def many_turns(count: int) -> Trace:
-    """A run of so many turns, each of which showed two pairs of frames of its own."""
-    shown = [pairs([16 + turn, 60 + turn]) for turn in range(count)]
-    asked = [asking(turn + 1, shown[turn], [60]) for turn in range(count - 1)]
-    end = Finished(StopReason.ANSWERED, WHOLE, seconds=4.6)
-    last = answering(count, shown[-1], view=refs([frame for each in shown for frame in each]))
-    return Trace(started(), (*asked, last), end)
-
-
 def both_orders(second: Verdict | None = WHOLE, trace: Trace | None = None, **end: Any) -> Trace:
     """A run and one over the swapped clips, which says `second` in its own sides."""
     first = trace or three_turns()
