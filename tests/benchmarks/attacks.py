@@ -436,18 +436,13 @@ async def calls(target: Target, size: Size) -> tuple[Figures, Promises]:
     taken, unfinished = 0, 0
     while (unfinished or not taken) and time.perf_counter() - started < 2 * DROPPED_S:
         await asyncio.sleep(0.5)
-        unfinished = await _unfinished_calls(http)
+        _, answer = await http.post("gradio_api/run/health", {"data": []})
+        unfinished = answer["data"][0]["judging"] + answer["data"][0]["waiting"]
         taken = max(taken, unfinished)
     seconds = round(time.perf_counter() - started, 1)
     return {"calls": size.calls, "taken": taken, "dropped_s": seconds}, {
         f"dropped within {DROPPED_S:g} s": seconds <= DROPPED_S
     }
-
-
-async def _unfinished_calls(http: HttpClient) -> int:
-    """How many comparisons run and wait."""
-    _, answer = await http.post("gradio_api/run/health", {"data": []})
-    return int(answer["data"][0]["judging"] + answer["data"][0]["waiting"])
 
 
 async def disk(target: Target, size: Size) -> tuple[Figures, Promises]:

@@ -36,11 +36,6 @@ def main() -> None:
         found, wrong_beside = _faults(folder, numbers, pool)
         clean, wrong = _clean(folder, numbers, pool)
         ratios = {each: _time_ratio(folder, each, quick) for each in CODECS}
-    print(f"{found} of {len(numbers)} faults told, {wrong_beside} wrong words beside them")
-    print(f"{wrong} wrong words over {clean} clips without a fault")
-    print(
-        "\n".join(f"{each:>6}: {ratio:.2f} times a plain decode" for each, ratio in ratios.items())
-    )
     counts = {"faults": len(numbers), "found": found, "clean": clean, "wrong": wrong}
     print(json.dumps(counts | {"wrong_beside": wrong_beside, "times_a_decode": ratios}))
 

@@ -19,8 +19,7 @@ from tests.support.app_process import fork_app, is_alive, start_app
 from tests.support.loopback_server import free_port
 from tests.support.waiting import PATIENCE_MS, PATIENCE_S, until
 from tests.ui.support.saved_examples import ENDLESS, SCRIPT, ask, write_example
-from vrthinker_core.types import Settings, Trace
-from vrthinker_core.ui.routes import render_report
+from vrthinker_core.types import Settings
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page, Request
@@ -77,7 +76,6 @@ class Server:
 
 Serve = Callable[..., Server]
 Clips = tuple[Path, Path]
-OpenReport = Callable[..., "Page"]
 
 
 def write_script(path: Path, replies: Sequence[str], **options: object) -> str:
@@ -254,18 +252,6 @@ def open_file(new_page: Callable[..., Page]) -> Callable[[Path], Page]:
         page.goto(path.as_uri())
         assert [url for url in requests if not url.startswith("data:")] == [path.as_uri()]
         return page
-
-    return start
-
-
-@pytest.fixture
-def open_report(open_file: Callable[[Path], Page], tmp_path: Path) -> OpenReport:
-    """Opens the report of a trace."""
-
-    def start(trace: Trace) -> Page:
-        path = tmp_path / "report.html"
-        path.write_text(render_report(trace), encoding="utf-8")
-        return open_file(path)
 
     return start
 

@@ -235,12 +235,10 @@ def test_addresses_then_visitors_take_turns(waiting: list[Visitor], running: lis
     served = Counter(each.address for each in running)
     own = Counter(each.share for each in running)
     left = Counter(each.address for each in waiting)
-    for number, who in turns:
+    for place, (_, who) in enumerate(turns):
         least = min(served[address] for address in left if left[address])
         assert served[who.address] == least, "the address that had fewest comes next"
-        rest = [
-            one for place, one in line if (place, one) not in turns[: turns.index((number, who))]
-        ]
+        rest = [one for number, one in line if (number, one) not in turns[:place]]
         beside = {one.share for one in rest if one.address == who.address}
         assert own[who.share] == min(own[share] for share in beside)
         served[who.address] += 1

@@ -109,11 +109,6 @@ def percentiles(name: str, values: Sequence[float | None]) -> dict[str, float | 
     return found
 
 
-def at_most(value: float | None, limit: float) -> bool:
-    """Whether there is a value, and it is not above `limit`."""
-    return value is not None and value <= limit
-
-
 def run_parts(
     parts: Mapping[str, Callable[[Path], tuple[Figures, Promises]]], quick: bool
 ) -> NoReturn:

@@ -45,7 +45,7 @@ class PageConfig:
         known = [(each["id"], each["props"]) for each in config["components"]]
         self._component_ids = {props.get("elem_id"): number for number, props in known}
         self._default_values = {number: props.get("value") for number, props in known}
-        self._events: list[PageEvent] = config["dependencies"]
+        self.events: list[PageEvent] = config["dependencies"]
 
     @classmethod
     async def open(cls, url: str) -> PageConfig:
@@ -60,13 +60,9 @@ class PageConfig:
         """
         if trigger == "then":
             component = self._component_ids[elem_id]
-            return next(e for e in self._events if component in e["inputs"])
+            return next(e for e in self.events if component in e["inputs"])
         target = [self._component_ids[elem_id], trigger]
-        return next(e for e in self._events if target in e["targets"] and e["outputs"])
-
-    def load_events(self) -> list[PageEvent]:
-        """The events of the page's loading."""
-        return [e for e in self._events if "load" in (trigger for _, trigger in e["targets"])]
+        return next(e for e in self.events if target in e["targets"] and e["outputs"])
 
     def inputs(self, event: PageEvent, **filled: Any) -> list[Any]:
         """The event's input values: those filled in here by `elem_id`, and the components' defaults."""
@@ -138,9 +134,10 @@ class PageClient:
         alive = asyncio.Event()
         self._heartbeat = asyncio.create_task(self._keep_heartbeat(alive))
         await alive.wait()
-        for event in self._config.load_events():
-            async for _ in self._queued(event, []):
-                pass
+        for event in self._config.events:
+            if "load" in (trigger for _, trigger in event["targets"]):
+                async for _ in self._queued(event, []):
+                    pass
 
     async def open_with_clips(self, pair: tuple[Path, Path]) -> list[Any]:
         """Open the page and upload two clips; returns the values of both players."""

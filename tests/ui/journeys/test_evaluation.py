@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.ui.support import drawn_results, steps
-from tests.ui.support.browsing import PHONE, Locator, Page, Serve, Server, expect, opened
+from tests.ui.support.browsing import Locator, Page, Serve, Server, expect, opened
 from tests.ui.support.drawn_results import SECOND, result
 from tests.ui.support.handmade_runs import THINK, WHOLE, three_turns
 from tests.ui.support.saved_examples import write_example
@@ -139,7 +139,7 @@ def test_a_row_opens_with_its_videos_and_leads_on(listed: Page) -> None:
     expect(page.locator(".vrt-run-bar")).to_be_hidden()
 
 
-@opened(phone=PHONE)
+@opened(phone=steps.PHONE)
 def test_new_rows_come_with_a_refresh_and_fit_a_phone(listed: Page, folder: Path) -> None:
     page, line = listed, listed.locator(".vrt-row-line [role=status]")
     new = int(line.inner_text().removesuffix(" rows")) + 1
@@ -229,7 +229,7 @@ def pick_and_open_by_keyboard(page: Page) -> None:
     expect(page.get_by_role("dialog")).to_have_count(0)
 
 
-@opened("training", phone=PHONE, also={"dark": {"color_scheme": "dark"}})
+@opened("training", phone=steps.PHONE, also={"dark": {"color_scheme": "dark"}})
 def test_text_stays_text_and_everybody_can_read_it(listed: Page, axe: str) -> None:
     page = listed
     pick(page, 1, 7)

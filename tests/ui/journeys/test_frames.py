@@ -8,12 +8,12 @@ import pytest
 from PIL import Image
 
 from tests.support.waiting import until, until_equal
-from tests.ui.conftest import OpenReport
 from tests.ui.support import steps
-from tests.ui.support.browsing import PHONE, Clips, Locator, Page, Serve, Server, expect, opened
-from tests.ui.support.handmade_runs import asking, pairs, three_turns
+from tests.ui.support.browsing import Clips, Locator, Open, Page, Serve, Server, expect, opened
+from tests.ui.support.handmade_runs import asking, pairs, refs, three_turns
 from tests.ui.support.saved_examples import LABELS, ask, write_example
 from vrthinker_core.protocols.parser import frame_numbers
+from vrthinker_core.ui.routes import render_report
 
 WANTED = (10, 20, 30, 40, 60, 70, 90)
 NOTED = "<Snapshot>Frame 60 is blurred. Frame 70 is not.</Snapshot>"
@@ -139,7 +139,8 @@ def test_a_long_run_has_all_its_frames_in_the_rail_and_in_the_gallery(
     page: Page, tmp_path: Path
 ) -> None:
     turns = [asking(turn, pairs([15 + turn, 59 + turn]), [60]) for turn in range(1, 13)]
-    many = replace(three_turns(), turns=tuple(turns))
+    in_view = refs([frame for turn in turns for frame in turn.frames])
+    many = replace(three_turns(), turns=(*turns[:-1], replace(turns[-1], in_view=in_view)))
     steps.replay(page, tmp_path / "many.json", many)
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
@@ -212,8 +213,10 @@ def test_an_address_leads_to_a_turn_and_a_frame(page: Page, server: Server) -> N
     until(lambda: "60" in page.evaluate(marked))
 
 
-def test_a_report_has_the_gallery(open_report: OpenReport) -> None:
-    page = open_report(three_turns())
+def test_a_report_has_the_gallery(open_file: Open, tmp_path: Path) -> None:
+    report = tmp_path / "report.html"
+    report.write_text(render_report(three_turns()), encoding="utf-8")
+    page = open_file(report)
     page.locator("#frames summary").click()
     only(page, "Asked for")
     tile(page, 56).click()
@@ -268,7 +271,7 @@ def extrema(page: Page) -> list[tuple[int, int]]:
     return list(picture.convert("RGB").getextrema())
 
 
-@opened("talking", desktop={}, also={"phone": {**PHONE, "color_scheme": "dark"}})
+@opened("talking", desktop={}, also={"phone": {**steps.PHONE, "color_scheme": "dark"}})
 def test_four_modes_zoom_and_pan_in_a_closer_look(page: Page, axe: str) -> None:
     steps.show_example(page)
     steps.look(page)

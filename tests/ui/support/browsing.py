@@ -8,17 +8,12 @@ from typing import Any
 import pytest
 
 from tests.support.slow import slow
-from tests.ui.conftest import (
-    Clips as Clips,
-    Serve as Serve,
-    Server as Server,
-)
+from tests.ui.conftest import Clips as Clips, Serve as Serve, Server as Server
 
 api = pytest.importorskip("playwright.sync_api")
 APIResponse, Locator, Page, Route = api.APIResponse, api.Locator, api.Page, api.Route
 expect = api.expect
 Open = Callable[..., Page]
-PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
 
 
 def opened(

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.waiting import PATIENCE_S, until
-from tests.ui.support.browsing import PHONE, Clips, Locator, Page, expect
+from tests.ui.support.browsing import Clips, Locator, Page, expect
 from tests.ui.support.saved_examples import PROMPT
 from vrthinker_core.traces import from_json, to_json
 from vrthinker_core.types import Trace
 
 SIDES = ("first", "second")
+PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
 SCREENS: dict[str, dict[str, Any]] = {
     "1440": {"viewport": {"width": 1440, "height": 900}},
     "1024": {"viewport": {"width": 1024, "height": 768}},
