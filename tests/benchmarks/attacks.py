@@ -35,10 +35,10 @@ DISK. One client uploads 15 files of 100 MB. At most 600 MB of them are on the d
 from __future__ import annotations
 
 import asyncio
-import tempfile
+import socket
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -46,21 +46,22 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tests.benchmarks.tools import benchmark_parser
-from tests.benchmarks.tools.http_client import FILE_META, OK, HttpClient
+from tests.benchmarks.tools.http_client import OK, HttpClient
 from tests.benchmarks.tools.metrics import (
+    Figures,
     PeakUsage,
-    end_with,
-    gather_all,
-    list_files,
+    Promises,
+    compare_at_once,
     resident_mb,
+    run_parts,
     scripted_server,
 )
 from tests.benchmarks.tools.numbered_clips import write_pair
 from tests.benchmarks.tools.page_client import ObservedRun, PageClient, PageConfig
-from tests.support.loopback_server import LoopbackServer, QuietHandler, serving
+from tests.support.loopback_server import serving_files
 from tests.ui.conftest import Server
-from tests.ui.support.saved_examples import ANSWER, SCRIPT, write_example
-from vrthinker_core.system import cpu_count
+from tests.ui.support.api import files as list_files
+from tests.ui.support.saved_examples import ANSWER, ENDLESS, SCRIPT, write_example
 from vrthinker_core.traces import load, to_json
 from vrthinker_core.ui import words
 
@@ -71,12 +72,9 @@ TIMEOUT_S = 30.0
 """After which a newcomer counts as refused."""
 
 EXAMPLE = "a-block"
-ENDLESS = ("<Think>" + "on and on and on " * 20_000,)
 MB = bytes(10**6)
 
 T = TypeVar("T")
-Figures = dict[str, Any]
-Promises = dict[str, bool]
 
 
 @dataclass(frozen=True)
@@ -116,7 +114,9 @@ class Target:
     config: PageConfig
     clips: tuple[Path, Path]
     host: str
-    """Gives files: `/clip` the first clip, `/large` many bytes, `/silent` nothing."""
+    """Gives the clips and many bytes as `large.mp4`."""
+    silent: str
+    """Gives nothing."""
     waits: dict[str, list[float]] = field(default_factory=dict)
     refused: int = 0
     came: int = 0
@@ -132,11 +132,11 @@ class Target:
         try:
             await self._timed("page", client.open())
             pair = zip(("first", "second"), self.clips, strict=True)
+            clip = {"address-1": f"{self.host}/{self.clips[0].name}"}
             files = [await self._timed("upload", client.upload(*each)) for each in pair]
             example = client.trigger("examples", "click", event_data={"example": EXAMPLE})
             await self._timed("example", example)
-            fetched = client.trigger("address-1", "then", **{"address-1": f"{self.host}/clip"})
-            await self._timed("fetch", fetched)
+            await self._timed("fetch", client.trigger("address-1", "then", **clip))
             run = ObservedRun()
             comparing = asyncio.create_task(client.compare(files, "Honest.", run))
             await self._timed("place", self._has_place(run, comparing))
@@ -168,19 +168,14 @@ def main() -> None:
     parser = benchmark_parser(__doc__, "send less")
     parser.add_argument("--only", choices=ATTACKS, help="one of the parts alone")
     options = parser.parse_args()
-    result: Figures = {"quick": options.quick, "processors": cpu_count(), "attacks": {}}
-    promises: Promises = {}
-    for name in [options.only] if options.only else ATTACKS:
-        with tempfile.TemporaryDirectory() as folder:
-            size = QUICK if options.quick else Size()
-            result["attacks"][name], kept = run(name, Path(folder), size)
-            promises |= kept
-    end_with(result, promises, options.quick)
+    size = QUICK if options.quick else Size()
+    names = [options.only] if options.only else ATTACKS
+    run_parts({name: partial(run, name, size=size) for name in names}, options.quick)
 
 
 def readme_row(result: Figures) -> str:
     """The result in a sentence for the README's table."""
-    attacks = result["attacks"]
+    attacks = result["parts"]
     told = "{}: {longest_s:.2f} s, {grown_mb:.0f} MB".format
     waits = "; ".join(told(name, **each) for name, each in attacks.items())
     refused = sum(each["refused"] for each in attacks.values())
@@ -191,21 +186,25 @@ def run(name: str, folder: Path, size: Size) -> tuple[Figures, Promises]:
     """One attack on a server of its own."""
     attack, replies, pause = ATTACKS[name]
     write_example(folder / "examples" / EXAMPLE)
-    clips = write_pair(folder, 0)
+    (given := folder / "host").mkdir()
+    clips = write_pair(given, 0)
+    (given / "large.mp4").write_bytes(MB * size.fetched_mb)
     options = "--examples", str(folder / "examples"), "--behind-proxy", "1", "--local-addresses"
     with (
         scripted_server(folder, replies, pause, *options) as server,
-        serving(LoopbackServer(files_of(clips[0], size.fetched_mb))) as host,
+        serving_files(given) as host,
+        socket.create_server(("127.0.0.1", 0)) as silent,
     ):
-        figures, promises = asyncio.run(_under_attack(server, clips, host.address, attack, size))
+        told = server, clips, host, f"http://127.0.0.1:{silent.getsockname()[1]}"
+        figures, promises = asyncio.run(_under_attack(*told, attack, size))
     print(f"{name:9} {figures}")
     return figures, {f"{name}: {promise}": kept for promise, kept in promises.items()}
 
 
 async def _under_attack(
-    server: Server, clips: tuple[Path, Path], host: str, attack: Attack, size: Size
+    server: Server, clips: tuple[Path, Path], host: str, silent: str, attack: Attack, size: Size
 ) -> tuple[Figures, Promises]:
-    target = Target(server, await PageConfig.open(server.url), clips, host)
+    target = Target(server, await PageConfig.open(server.url), clips, host, silent)
     await target.newcomer()
     target.waits.clear()
     idle, peak = resident_mb(server), PeakUsage(server)
@@ -222,15 +221,16 @@ async def _under_attack(
     longest = {what: round(max(waits), 2) for what, waits in target.waits.items()}
     place = longest.pop("place", 0.0)
     grown = round(peak.megabytes - idle, 1)
-    figures = {"newcomers": count, "refused": target.refused}
-    figures |= {
+    figures = {
+        "newcomers": count,
+        "refused": target.refused,
         "longest_s": max(longest.values()),
         "longest": longest,
         "place_s": place,
         "grown_mb": grown,
+        "at_end_mb": round(resident_mb(server) - idle, 1),
     }
-    at_end = round(resident_mb(server) - idle, 1)
-    return {**figures, "at_end_mb": at_end, **own_figures}, {
+    return figures | own_figures, {
         "no newcomer is refused": target.refused == 0,
         f"each newcomer is answered within {WAIT_S:g} s": figures["longest_s"] <= WAIT_S,
         f"each newcomer's run has a place within {PLACE_S:g} s": place <= PLACE_S,
@@ -246,38 +246,37 @@ async def visitors(target: Target, size: Size) -> tuple[Figures, Promises]:
     """Honest visitors, who wait for one judge."""
     addresses = ["192.0.2.1"] * (size.visitors * 4 // 5) + ["192.0.2.2"] * size.visitors
     https = [target.client(address) for address in addresses[: size.visitors]]
-    clients = [PageClient(target.config, http) for http in https]
-    files = await clients[0].open_with_clips(target.clips)
-    for client in clients[1:]:
-        await client.open()
     for http in https[::2]:
-        http.cookie = ""
-    named = enumerate(clients)
-    runs = await gather_all(client.compare(files, f"Visitor {n}.") for n, client in named)
-    await asyncio.gather(*(client.close() for client in clients))
+        http.keeps_cookie = False
+    clients = [PageClient(target.config, http) for http in https]
+    runs = await compare_at_once(clients, target.clips)
     lost = sum(run is None or not run.complete for run in runs)
     return {"visitors": size.visitors, "lost": lost}, {"no visitor is lost": lost == 0}
 
 
 async def traces(target: Target, size: Size) -> tuple[Figures, Promises]:
-    """Strangers who open saved runs with a very long reply."""
-    folder = target.server.folder.parent
-    trace = load(folder / "examples" / EXAMPLE / "trace.json")
-    text = "a" * (size.trace_mb * 10**6)
-    completion = replace(trace.turns[0].completion, text=text, pieces=(len(text),))
-    path = folder / "large.json"
-    turns = (replace(trace.turns[0], completion=completion), *trace.turns[1:])
-    path.write_bytes(to_json(replace(trace, turns=turns)))
-    opened = 0
+    """Strangers who open saved runs with very long replies."""
+    path, opened = write_large_trace(target, "a", size.trace_mb), 0
     for _ in range(size.traces):
-        stranger = target.client()
-        visitor = PageClient(target.config, stranger)
+        visitor = PageClient(target.config, target.client())
         with suppress(OSError, ValueError, EOFError):
-            file = {"path": await stranger.upload(path), "orig_name": "large.json"}
-            await visitor.trigger("open", "upload", open=file | {"meta": FILE_META})
+            await visitor.upload("open", path)
             opened += 1
             await asyncio.gather(*(visitor.join("buttons", "submit") for _ in range(size.asked)))
     return {"traces": size.traces, "answered": opened}, {}
+
+
+def write_large_trace(target: Target, piece: str, megabytes: int) -> Path:
+    """Write a saved run whose replies are that again and again."""
+    folder = target.server.folder.parent
+    trace = load(folder / "examples" / EXAMPLE / "trace.json")
+    text = piece * (megabytes * 10**6 // len(piece) // len(trace.turns))
+    completions = [replace(turn.completion, text=text, pieces=(len(text),)) for turn in trace.turns]
+    both = zip(trace.turns, completions, strict=True)
+    turns = tuple(replace(turn, completion=each) for turn, each in both)
+    path = folder / "large.json"
+    path.write_bytes(to_json(replace(trace, turns=turns)))
+    return path
 
 
 async def joins(
@@ -289,7 +288,7 @@ async def joins(
         http = target.client()
         if new_cookies:
             await http.get("")
-        page, address = PageClient(target.config, http), {"address-1": f"{target.host}/silent"}
+        page, address = PageClient(target.config, http), {"address-1": f"{target.silent}/a.mp4"}
         with suppress(OSError, ValueError, EOFError):
             statuses[await page.join("address-1", "then", **address)] += 1
     await asyncio.sleep(size.hold_s)
@@ -298,19 +297,10 @@ async def joins(
 
 async def readers(target: Target, size: Size) -> tuple[Figures, Promises]:
     """Clients who ask for files of a large run, and read nothing."""
-    folder = target.server.folder.parent
-    trace = load(folder / "examples" / EXAMPLE / "trace.json")
-    text = "word " * (size.readers_mb * 10**6 // 5 // len(trace.turns))
-    completions = [replace(turn.completion, text=text, pieces=(len(text),)) for turn in trace.turns]
-    both = zip(trace.turns, completions, strict=True)
-    turns = tuple(replace(turn, completion=each) for turn, each in both)
-    path = folder / "large.json"
-    path.write_bytes(to_json(replace(trace, turns=turns)))
-    http = target.client()
+    path, http = write_large_trace(target, "word ", size.readers_mb), target.client()
     page = PageClient(target.config, http)
     await http.get("")
-    file = {"path": await http.upload(path), "orig_name": "large.json", "meta": FILE_META}
-    event = target.config.event("open", "upload")
+    file, event = await http.upload(path), target.config.event("open", "upload")
     outputs = await page.trigger("open", "upload", open=file)
     name = target.config.output(event, outputs, "trace")["run"]
     host, port = target.server.url.removeprefix("http://").rstrip("/").split(":")
@@ -349,7 +339,7 @@ async def followers(target: Target, size: Size) -> tuple[Figures, Promises]:
 async def loops(target: Target, size: Size) -> tuple[Figures, Promises]:
     """Loops of one address that let one run after another wait."""
     uploader, until = target.client(), time.monotonic() + 3 * size.hold_s
-    files = [{"path": await uploader.upload(clip), "meta": FILE_META} for clip in target.clips]
+    files = [await uploader.upload(clip) for clip in target.clips]
     taken = Counter[bool]()
 
     async def loop(number: int) -> None:
@@ -373,35 +363,26 @@ async def fetches(target: Target, size: Size) -> tuple[Figures, Promises]:
     """One client who lets as much be fetched as it can."""
     http = target.client()
     await http.get("")
-    page, most = PageClient(target.config, http), 0.0
-    for number in range(size.fetches):
-        address = {"address-1": f"{target.host}/large?{number}"}
+    page = PageClient(target.config, http)
+    addresses = [{"address-1": f"{target.host}/large.mp4?{n}"} for n in range(size.fetches)]
+    return await _take(target, (page.trigger("address-1", "then", **each) for each in addresses))
+
+
+async def _take(target: Target, files: Iterable[Awaitable[Any]]) -> tuple[Figures, Promises]:
+    """What lies on the disk while one client takes one file after another."""
+    taken, most = 0, 0
+    for each in files:
         with suppress(OSError, ValueError, EOFError):
-            await page.trigger("address-1", "then", **address)
-        most = max(most, _disk_mb(target.server.folder))
-    return {"fetches": size.fetches, "disk_mb": most}, {
-        f"one client holds at most {DISK_MB:g} MB": most <= DISK_MB
-    }
-
-
-def files_of(clip: Path, large_mb: int) -> type[QuietHandler]:
-    """A host of files."""
-
-    class Files(QuietHandler):
-        def do_GET(self) -> None:
-            if self.path.startswith("/silent"):
-                time.sleep(60)
-                return
-            large = self.path.startswith("/large")
-            body = MB * large_mb if large else clip.read_bytes()
-            self.send_response(OK)
-            self.send_header("Content-Type", "video/mp4")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
+            await each
+            taken += 1
+        total = 0
+        for path in list_files(target.server.folder):
             with suppress(OSError):
-                self.wfile.write(body)
-
-    return Files
+                total += path.stat().st_size
+        most = max(most, total)
+    return {"taken": taken, "disk_mb": round(most / 1e6, 1)}, {
+        f"one client holds at most {DISK_MB:g} MB": most <= DISK_MB * 1e6
+    }
 
 
 async def bodies(target: Target, size: Size) -> tuple[Figures, Promises]:
@@ -447,7 +428,7 @@ async def _send_unfinished(
 async def calls(target: Target, size: Size) -> tuple[Figures, Promises]:
     """Calls whose results nobody collects."""
     http = HttpClient(target.server.url)
-    files = [{"path": await http.upload(clip), "meta": FILE_META} for clip in target.clips]
+    files = [await http.upload(clip) for clip in target.clips]
     call = {"data": [*files, "Nobody reads this."]}
     for _ in range(size.calls):
         await http.post("gradio_api/call/compare", call)
@@ -455,7 +436,8 @@ async def calls(target: Target, size: Size) -> tuple[Figures, Promises]:
     taken, unfinished = 0, 0
     while (unfinished or not taken) and time.perf_counter() - started < 2 * DROPPED_S:
         await asyncio.sleep(0.5)
-        unfinished = await _unfinished_calls(http)
+        _, answer = await http.post("gradio_api/run/health", {"data": []})
+        unfinished = answer["data"][0]["judging"] + answer["data"][0]["waiting"]
         taken = max(taken, unfinished)
     seconds = round(time.perf_counter() - started, 1)
     return {"calls": size.calls, "taken": taken, "dropped_s": seconds}, {
@@ -463,34 +445,18 @@ async def calls(target: Target, size: Size) -> tuple[Figures, Promises]:
     }
 
 
-async def _unfinished_calls(http: HttpClient) -> int:
-    """How many comparisons run and wait."""
-    _, answer = await http.post("gradio_api/run/health", {"data": []})
-    return int(answer["data"][0]["judging"] + answer["data"][0]["waiting"])
-
-
 async def disk(target: Target, size: Size) -> tuple[Figures, Promises]:
     """One browser that uploads as much as it can; without its cookie it could be several people."""
     client = target.client()
     await client.get("")
-    path, most, taken = target.server.folder.parent / "large.mp4", 0.0, 0
-    for number in range(size.files):
-        path.write_bytes(number.to_bytes(8, "big") + MB * 100)
-        with suppress(OSError, ValueError, EOFError):
-            await client.upload(path)
-            taken += 1
-        most = max(most, _disk_mb(target.server.folder))
-    return {"files": size.files, "taken": taken, "disk_mb": most}, {
-        f"one client holds at most {DISK_MB:g} MB": most <= DISK_MB
-    }
+    path = target.server.folder.parent / "large.mp4"
 
+    def uploads() -> Iterator[Awaitable[Any]]:
+        for number in range(size.files):
+            path.write_bytes(number.to_bytes(8, "big") + MB * 100)
+            yield client.upload(path)
 
-def _disk_mb(folder: Path) -> float:
-    total = 0
-    for path in list_files(folder):
-        with suppress(OSError):
-            total += path.stat().st_size
-    return round(total / 1e6, 1)
+    return await _take(target, uploads())
 
 
 ATTACKS: dict[str, tuple[Attack, Sequence[str], float]] = {
@@ -499,11 +465,11 @@ ATTACKS: dict[str, tuple[Attack, Sequence[str], float]] = {
     "joins": (joins, (ANSWER,), 0.0),
     "cookies": (partial(joins, new_cookies=True), (ANSWER,), 0.0),
     "readers": (readers, (ANSWER,), 0.0),
-    "followers": (followers, ENDLESS, 0.01),
+    "followers": (followers, [ENDLESS], 0.01),
     "loops": (loops, SCRIPT, 0.02),
     "fetches": (fetches, (ANSWER,), 0.0),
     "bodies": (bodies, (ANSWER,), 0.0),
-    "calls": (calls, ENDLESS, 0.01),
+    "calls": (calls, [ENDLESS], 0.01),
     "disk": (disk, (ANSWER,), 0.0),
 }
 """Each attack with the judge's replies, and the seconds between two pieces of them."""

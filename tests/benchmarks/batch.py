@@ -126,13 +126,12 @@ def _measure(
     exact: bool = True,
 ) -> Figures:
     wall, processor = dict.fromkeys(ways, 0.0), dict.fromkeys(ways, 0.0)
-    results = []
+    results = list[object]()
     for way in order:
         backend.close()
-        started, before = time.perf_counter(), processor_seconds()
-        results.append(ways[way]())
+        started = time.perf_counter()
+        processor[way] += processor_seconds(lambda way=way: results.append(ways[way]()))
         wall[way] += time.perf_counter() - started
-        processor[way] += processor_seconds() - before
     same = all(result == results[0] for result in results)
     assert same or not exact, "a batch gives what each comparison gives alone"
     figures = {f"{way}_s": round(2 * seconds / len(order), 2) for way, seconds in wall.items()}

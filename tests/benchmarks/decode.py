@@ -46,7 +46,6 @@ def main() -> None:
     result["times_as_fast"] = round(median(speeds["ours"]) / median(speeds["generate"]), 2)
     if options.gpu:
         result |= lower_bound(checkpoint, median(speeds["ours"]))
-    print("\n".join(f"{name}: {value}" for name, value in result.items()))
     print(json.dumps(result))
 
 

@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -30,11 +30,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tests.benchmarks.tools import benchmark_parser
-from tests.benchmarks.tools.metrics import list_files
 from tests.support.small_clips import write_clip
 from tests.ui.conftest import Server, write_script
 from tests.ui.support import handmade_runs
-from tests.ui.support.api import upload
+from tests.ui.support.api import FORM, HEAD, files, upload
+from tests.ui.support.saved_examples import LABELS
 from vrthinker_core.errors import TraceError
 from vrthinker_core.traces import TraceWriter, load
 from vrthinker_core.types.events import Trace
@@ -120,38 +120,32 @@ def _is_readable(path: Path) -> bool:
 
 def kill_servers(folder: Path, kills: int) -> Figures:
     """Kill so many servers in the middle of uploads, beside one that lives on."""
-    clip, replies = write_clip(folder / "a.mp4"), ["<Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"]
-    script = write_script(folder / "script.jsonl", replies)
-    running = [alive := Server(folder, script)]
-    try:
+    clip, script = write_clip(folder / "a.mp4"), write_script(folder / "script.jsonl", [LABELS])
+    with closing(Server(folder, script)) as alive:
         upload(alive, clip)
         (kept,) = _folders(folder)
-        files = list_files(kept)
+        before = {*files(kept)}
         for _ in range(kills):
-            running.append(killed := Server(folder, script))
-            upload(killed, clip)
-            with _half_uploads(killed, 4):
-                killed.process.kill()
-                killed.process.wait()
-        running.append(Server(folder, script))
-        left = len(_folders(folder)) - 2  # beside the one that lived on, and the last
-        return {"kills": kills, "left": left, "lost": len(files - list_files(kept))}
-    finally:
-        for server in running:
-            server.stop()
+            with closing(Server(folder, script)) as killed:
+                upload(killed, clip)
+                with _half_uploads(killed, 4):
+                    killed.process.kill()
+                    killed.process.wait()
+        with closing(Server(folder, script)):
+            left = len(_folders(folder)) - 2  # beside the one that lived on, and the last
+        return {"kills": kills, "left": left, "lost": len(before.difference(files(kept)))}
 
 
 @contextmanager
 def _half_uploads(server: Server, number: int) -> Iterator[None]:
     """Uploads of which half has come."""
-    part = b'--line\r\nContent-Disposition: form-data; name="files"; filename="half.mp4"\r\n\r\n'
-    kind = "Content-Type: multipart/form-data; boundary=line\r\nContent-Length: 2000000"
+    kind = f"Content-Type: {FORM}\r\nContent-Length: 2000000"
     head = f"POST /gradio_api/upload HTTP/1.1\r\nHost: 127.0.0.1\r\n{kind}\r\n\r\n".encode()
     place = ("127.0.0.1", urlsplit(server.url).port or 0)
     with ExitStack() as sockets:
         for _ in range(number):
             opened = sockets.enter_context(socket.create_connection(place))
-            opened.sendall(head + part + bytes(1_000_000))
+            opened.sendall(head + HEAD + bytes(1_000_000))
         yield
 
 

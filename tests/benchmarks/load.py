@@ -26,33 +26,33 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.tools import benchmark_parser
-from tests.benchmarks.tools.http_client import FILE_META, OK, HttpClient
+from tests.benchmarks.tools.http_client import OK, HttpClient
 from tests.benchmarks.tools.metrics import (
+    Figures,
     PeakUsage,
-    at_most,
-    end_with,
+    Promises,
+    compare_at_once,
     gather_all,
-    list_files,
-    max_concurrent,
     percentiles,
     process_tree,
     resident_mb,
+    run_parts,
     scripted_server,
     with_timeout,
 )
 from tests.benchmarks.tools.numbered_clips import foreign_content, write_pair
 from tests.benchmarks.tools.page_client import ObservedRun, PageClient, PageConfig
 from tests.ui.conftest import Server
+from tests.ui.support.api import files as list_files
 from tests.ui.support.saved_examples import ANSWER, ask
-from vrthinker_core.system import cpu_count
 from vrthinker_core.ui import words
 
 FIRST_UPDATE_S, BUSY_S, GROWTH_MB = 3.0, 1.0, 50.0
@@ -64,9 +64,6 @@ CLEANUP_S = 20.0
 SHORT = (ask(10, 30, 60, 90), ANSWER)
 THOUGHT = "<Think>" + "The block glides, and glides on. " * 16
 LONG = tuple(reply.replace("<Think>", THOUGHT) for reply in SHORT)
-
-Figures = dict[str, Any]
-Promises = dict[str, bool]
 
 
 @dataclass(frozen=True)
@@ -88,18 +85,16 @@ QUICK = Size(crowd=12, burst=48, waiting=4, warmup=9, runs=30, pause=0.03)
 def main() -> None:
     """Run the benchmark."""
     quick = benchmark_parser(__doc__, "fewer visitors").parse_args().quick
-    result: Figures = {"quick": quick, "processors": cpu_count()}
-    promises: Promises = {}
-    for part in (crowd, burst, endurance):
-        with tempfile.TemporaryDirectory() as name:
-            result[part.__name__], kept = part(Path(name), QUICK if quick else Size())
-            promises |= kept
-    end_with(result, promises, quick)
+    size = QUICK if quick else Size()
+    run_parts(
+        {part.__name__: partial(part, size=size) for part in (crowd, burst, endurance)}, quick
+    )
 
 
 def readme_row(result: Figures) -> str:
     """The result in a sentence for the README's table."""
-    crowd, bursts, rest = result["crowd"], list(result["burst"].values()), result["endurance"]
+    crowd, burst, rest = result["parts"].values()
+    bursts = [*burst.values()]
     lost = sum(each["lost"] for each in bursts)
     refused = max(each["busy_max"] or 0.0 for each in bursts)
     return (
@@ -123,7 +118,7 @@ def crowd(folder: Path, size: Size) -> tuple[Figures, Promises]:
         figures, mixed = asyncio.run(_crowd(server, pairs))
     figures |= {"mixed": len(mixed)}
     print("crowd     ", figures, *mixed[:9], sep="\n           ")
-    in_time = at_most(figures["first_p95"], FIRST_UPDATE_S)
+    in_time = (figures["first_p95"] or math.inf) <= FIRST_UPDATE_S
     return figures, {
         f"{size.crowd} at once: none lost": figures["lost"] == 0,
         f"{size.crowd} at once: none mixed": not mixed,
@@ -146,12 +141,9 @@ async def _crowd(server: Server, pairs: Sequence[tuple[Path, Path]]) -> tuple[Fi
     checks = zip(clients, runs, range(len(pairs)), prompts, strict=True)
     mixed = [line for check in checks for line in await _mixed(*check)]
     await asyncio.gather(*(client.close() for client in clients))
-    ended = [run for run in runs if run is not None]
     return {
         "visitors": len(pairs),
-        "lost": len(pairs) - sum(run.complete for run in ended),
-        "together": max_concurrent(ended),
-        "updates": sum(run.updates for run in ended),
+        "lost": sum(run is None or not run.complete for run in runs),
         **percentiles("first", [run.first_update if run else None for run in runs]),
         **percentiles("frames", [run.first_frames if run else None for run in runs]),
         "processes": peak.processes,
@@ -188,23 +180,14 @@ def burst(folder: Path, size: Size) -> tuple[Figures, Promises]:
     for who, each in figures.items():
         print(f"burst      {size.burst} {who}: {each}")
         promises[f"{size.burst} {who} at once: all end or are told"] = each["lost"] == 0
-        in_time = each["busy"] == 0 or at_most(each["busy_max"], BUSY_S)
+        in_time = (each["busy_max"] or 0) <= BUSY_S
         promises[f"{size.burst} {who} at once: told within {BUSY_S:g} s that it is busy"] = in_time
     return figures, promises
 
 
 async def _burst_of_visitors(server: Server, pair: tuple[Path, Path], count: int) -> Figures:
     config = await PageConfig.open(server.url)
-    clients = [PageClient(config) for _ in range(count)]
-    for start in range(0, count, 8):
-        await asyncio.gather(*(client.open() for client in clients[start : start + 8]))
-    players = zip(("first", "second"), pair, strict=True)
-    files = [await clients[0].upload(player, clip) for player, clip in players]
-    runs = await gather_all(
-        client.compare(files, f"Visitor {number}.") for number, client in enumerate(clients)
-    )
-    await asyncio.gather(*(client.close() for client in clients))
-    return _summarize(runs)
+    return _summarize(await compare_at_once([PageClient(config) for _ in range(count)], pair))
 
 
 @dataclass(frozen=True)
@@ -218,7 +201,7 @@ class Called:
 
 async def _burst_of_programs(server: Server, pair: tuple[Path, Path], count: int) -> Figures:
     http = HttpClient(server.url)
-    files = [{"path": await http.upload(clip), "meta": FILE_META} for clip in pair]
+    files = [await http.upload(clip) for clip in pair]
     calls = (_call(http, files, f"Program {number}.") for number in range(count))
     return _summarize(await gather_all(calls))
 
@@ -269,7 +252,7 @@ async def _endurance(server: Server, pair: tuple[Path, Path], size: Size) -> Fig
     config = await PageConfig.open(server.url)
     owner = PageClient(config)
     uploads = await owner.open_with_clips(pair)
-    files, processes = list_files(server.folder), {process.pid for process in process_tree(server)}
+    files, processes = {*list_files(server.folder)}, {each.pid for each in process_tree(server)}
     started, judged, memory = time.perf_counter(), 0, []
     for count in (size.warmup, *[size.runs // 3] * 3):
         judged += await _two_at_a_time(config, uploads, count)
@@ -289,19 +272,17 @@ async def _endurance(server: Server, pair: tuple[Path, Path], size: Size) -> Fig
 
 async def _two_at_a_time(config: PageConfig, uploads: Sequence[Any], count: int) -> int:
     """How many of `count` clients got a complete verdict; all have closed their page when this returns."""
-    numbers = iter(range(count))
+    two = asyncio.Semaphore(2)
 
-    async def one_after_another() -> int:
-        judged = 0
-        for number in numbers:
+    async def visit(number: int) -> bool:
+        async with two:
             client = PageClient(config)
             await client.open()
             run = await with_timeout(client.compare(uploads, f"Visitor {number}."))
             await client.close()
-            judged += run is not None and run.complete
-        return judged
+            return run is not None and run.complete
 
-    return sum(await asyncio.gather(one_after_another(), one_after_another()))
+    return sum(await asyncio.gather(*map(visit, range(count))))
 
 
 async def _left_behind(server: Server, files: set[Path], processes: set[int]) -> Figures:
@@ -311,7 +292,8 @@ async def _left_behind(server: Server, files: set[Path], processes: set[int]) ->
     """
     end, kept = time.perf_counter() + CLEANUP_S, server.folder / "runs"
     while True:
-        more = {path for path in list_files(server.folder) - files if kept not in path.parents}
+        more = {*list_files(server.folder)} - files
+        more = {path for path in more if kept not in path.parents}
         others = [process for process in process_tree(server) if process.pid not in processes]
         if (not more and not others) or time.perf_counter() > end:
             which = sorted(map(str, more))[:9]

@@ -11,15 +11,14 @@ from __future__ import annotations
 
 import json
 import tempfile
-import time
+from collections import Counter
 from collections.abc import Sequence
 from functools import reduce
 from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.tools import benchmark_parser
-from vrthinker_core import Dimension, StopReason, VideoPair, judge, open_backend
-from vrthinker_core.backends import Backend
+from vrthinker_core import Dimension, judge, open_backend
 from vrthinker_core.drawn.video_files import write_pairs
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.open_dataset import read_dataset
@@ -48,39 +47,23 @@ def readme_row(result: dict[str, Any]) -> str:
 
 
 def measure(rows: Sequence[EvaluationPair]) -> dict[str, object]:
-    """Judge every row; returns counts of right labels and of stop reasons, turns and seconds."""
-    backend = open_backend("nano")
-    right = dict.fromkeys((dimension.value for dimension in Dimension), 0)
-    all_right, turns = 0, 0
-    stops: dict[str, int] = {}
-    started = time.perf_counter()
+    """Judge every row; returns counts of right labels and of stop reasons."""
+    backend, stops = open_backend("nano"), Counter[str]()
+    right, all_right = dict.fromkeys((dimension.value for dimension in Dimension), 0), 0
     for row in rows:
         truth = {name: int(label) for name, label in row.labels.labels.items()}
-        labels, stop, count = _judge_one(row.videos, backend)
+        end = reduce(add_event, judge(row.videos, backend), None).finished
+        labels = end.verdict.labels if end.verdict else {}
         all_right += labels == truth
-        turns += count
-        stops[stop] = stops.get(stop, 0) + 1
+        stops[end.stop] += 1
         for name, label in truth.items():
             right[name] += labels.get(name) == label
         if labels != truth:
-            told = f"{Path(row.first).name}: labels {labels}, truth {truth} ({row.prompt})"
-            print(told, flush=True)
-    seconds = time.perf_counter() - started
-    return {
-        "weights": sum(weight.numel() for weight in backend.loaded.model.parameters()), "pairs": len(rows),
-        "all_four_right": all_right, "right": right, "stops": stops,
-        "right_by_chance": {"each": round(len(rows) / 3, 1), "all_four": round(len(rows) / 81, 1)},
-        "turns_per_pair": round(turns / len(rows), 2), "seconds_per_pair": round(seconds / len(rows), 2),
-    }  # fmt: skip
-
-
-def _judge_one(pair: VideoPair, backend: Backend) -> tuple[dict[str, int], str, int]:
-    """Labels by dimension, the stop reason, and the number of turns."""
-    trace = reduce(add_event, judge(pair, backend), None)
-    end = trace.finished
-    if end.stop is StopReason.FAILED:
-        print(end.error)
-    return end.verdict.labels if end.verdict else {}, end.stop.value, len(trace.turns)
+            told = f"labels {labels}, truth {truth} ({row.prompt}) {end.error}"
+            print(f"{Path(row.first).name}: {told}", flush=True)
+    by_chance = {"each": round(len(rows) / 3, 1), "all_four": round(len(rows) / 81, 1)}
+    counts = {"pairs": len(rows), "all_four_right": all_right, "right": right, "stops": stops}
+    return {**counts, "right_by_chance": by_chance}
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ example's card and both upload areas are seen; each reacts as soon as it is ther
 import json
 import tempfile
 from collections import Counter
+from contextlib import closing
 from itertools import product
 from pathlib import Path
 from statistics import median
@@ -37,15 +38,15 @@ def main() -> None:
     """Run the benchmark."""
     quick = benchmark_parser(__doc__, "one width and one load").parse_args().quick
     shifts: dict[str, list[float]] = {}
-    with tempfile.TemporaryDirectory() as name, started() as browser:
-        server = Server(Path(name), "nano")
-        try:
-            for size, state in product(SIZES[: 1 if quick else None], STATES):
-                shifts[f"{state} {size[0]}"] = sums = shift(browser, server.url, state, size)
-                print(f"{state:5} {size[0]:4}: {sums[0]:.3f} without input, {sums[1]:.3f} in all")
-            loads = [load(browser, server.url) for _ in range(1 if quick else 5)]
-        finally:
-            server.stop()
+    with (
+        tempfile.TemporaryDirectory() as name,
+        started() as browser,
+        closing(Server(Path(name), "nano")) as server,
+    ):
+        for size, state in product(SIZES[: 1 if quick else None], STATES):
+            shifts[f"{state} {size[0]}"] = sums = shift(browser, server.url, state, size)
+            print(f"{state:5} {size[0]:4}: {sums[0]:.3f} without input, {sums[1]:.3f} in all")
+        loads = [load(browser, server.url) for _ in range(1 if quick else 5)]
     for file, count in Counter(loads[-1][1]).most_common():
         print(f"{count:9,} {file[:100]}")
     print(json.dumps({"shifts": shifts, "usable": [round(seconds, 2) for seconds, _ in loads]}))

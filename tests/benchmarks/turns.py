@@ -2,8 +2,8 @@
 
 A comparison of six turns: this package's loop and the published one, over the same model, clips and replies.
 
-The two take their turns alternately: whatever else the machine does slows down both. Prints the seconds of each phase and turn, and the
-ratios. The last line is JSON.
+The two take their turns alternately: whatever else the machine does slows down both. The last line is JSON: the ratios, and the seconds
+of each phase and turn.
 
 The model is a random Qwen2.5-VL of 226 million weights, 12.6 million with `--quick`, and the shape of the 7B with `--gpu`. Images
 shrink with it, to 196 and 140 pixels: most work of the 7B lies in its weights, while a small model over as many tokens would spend
@@ -80,7 +80,6 @@ def measure(
     tokenizer = SafeTokenizer(checkpoint.tokenizer)
     seconds: dict[str, list[Seconds]] = {"ours": [], "published": []}
     shown: tuple[int, ...] = ()
-    print(f"-- {pairs} pairs a call", flush=True)
     for turn in range(1, TURNS + 1):
         slots = tuple(1 + 2 * (pairs * (turn - 1) + n) for n in range(pairs))
         requested = None if turn == TURNS else slots
@@ -93,7 +92,6 @@ def measure(
         text = published.turn(shown, reply)
         assert text == tokenizer.decode(reply), "both write the same text"
         seconds["published"].append(timer.lap())
-        _print_turn(turn, seconds)
         shown = requested or ()
     ours.close()
     for hook in hooks:
@@ -113,12 +111,6 @@ def make_reply(tokenizer: SafeTokenizer, requested: Sequence[int] | None, words:
     return start + filler * (words - len(start) - len(end)) + end
 
 
-def _print_turn(turn: int, seconds: dict[str, list[Seconds]]) -> None:
-    for way, turns in seconds.items():
-        spent = " ".join(f"{phase} {turns[-1][phase]:.2f}" for phase in PHASES)
-        print(f"turn {turn} {way:>9}: {spent}", flush=True)
-
-
 def _ratios(seconds: dict[str, list[Seconds]]) -> dict[str, object]:
     def total(way: str, phases: Sequence[str], turns: slice) -> float:
         return sum(turn[phase] for turn in seconds[way][turns] for phase in phases)
@@ -133,8 +125,6 @@ def _ratios(seconds: dict[str, list[Seconds]]) -> dict[str, object]:
         "last turn, video+vision+prefill": ratio(*to_read, turns=slice(-1, None)),
         **{phase: ratio(phase) for phase in PHASES},
     }
-    for name, value in ratios.items():
-        print(f"{name}: {value} times as fast")
     rounded = {
         way: [{phase: round(turn[phase], 3) for phase in PHASES} for turn in turns]
         for way, turns in seconds.items()

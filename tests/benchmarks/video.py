@@ -43,9 +43,6 @@ def main() -> None:
         how = {"size": size, "rate": 24, "gop": 250, "options": {**H264, "crf": "24"}}
         path = write(Path(name) / "clip.mp4", 120, pictures=pictures * 12, **how)
         seconds = {way.__name__: _measure(way, path) for way in WAYS}
-    for name, spent in seconds.items():
-        first, run = spent["first_s"], spent["run_s"]
-        print(f"{name:>12}: first four frames {first:.2f} s, whole run {run:.2f} s")
     ours, theirs = seconds["ours"], seconds["published"]
     ratios = {key.removesuffix("_s"): round(theirs[key] / ours[key], 2) for key in ours}
     result = {"size": size, "processor_seconds": seconds, "times_less_than_published": ratios}
@@ -107,16 +104,10 @@ WAYS: tuple[Way, ...] = (ours, published, opencv_pass, pyav_pass)
 
 
 def _measure(way: Way, path: Path) -> dict[str, float]:
-    """Seconds for the first frames alone and for all calls, after a run that warms up."""
+    """Seconds for the first frames alone and for all calls, after a run that warms up; each way ends its own children."""
     way(path, ())
-    return {"first_s": _spent(way, path, ()), "run_s": _spent(way, path, CALLS)}
-
-
-def _spent(way: Way, path: Path, calls: Calls) -> float:
-    """Processor seconds of this process and its children; each way ends its own children before it returns."""
-    before = processor_seconds()
-    way(path, calls)
-    return round(processor_seconds() - before, 3)
+    calls: dict[str, Calls] = {"first_s": (), "run_s": CALLS}
+    return {name: round(processor_seconds(way, path, each), 3) for name, each in calls.items()}
 
 
 def _noisy_picture(index: int, width: int, height: int) -> Any:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import http.client
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from functools import cache, partial
 from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
+
+LOST = {"connection", "host", "transfer-encoding", "content-length"}
+"""Headers that a proxy does not pass on."""
 
 
 @cache
@@ -32,6 +36,24 @@ def _is_free(port: int) -> bool:
 class QuietHandler(BaseHTTPRequestHandler):
     def log_message(self, *_: Any) -> None:
         """No line on standard error for each request."""
+
+    def pass_on(
+        self, host: str, port: int, path: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> None:
+        """Answer as another server does."""
+        with closing(http.client.HTTPConnection(host, port, timeout=300)) as connection:
+            connection.request(self.command, path, body, dict(headers))
+            answer = connection.getresponse()
+            self.send_response(answer.status)
+            for name, value in answer.getheaders():
+                if name.lower() not in LOST:
+                    self.send_header(name, value)
+            self.send_header("Connection", "close")
+            self.end_headers()
+            with suppress(OSError, http.client.HTTPException):
+                while part := answer.read1(65536):
+                    self.wfile.write(part)
+                    self.wfile.flush()
 
 
 class LoopbackServer(ThreadingHTTPServer):

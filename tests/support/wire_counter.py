@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import http.client
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 from tests.support.loopback_server import LoopbackServer, QuietHandler, serving
@@ -42,22 +41,9 @@ class _Forward(QuietHandler):
         self._forward(body)
 
     def _forward(self, body: bytes | None) -> None:
-        target = self.server.target
-        connection = http.client.HTTPConnection(target.hostname or "", target.port, timeout=300)
-        key = self.headers.get("Authorization", "")
+        target, key = self.server.target, self.headers.get("Authorization", "")
         headers = {"Content-Type": "application/json", "Authorization": key}
-        try:
-            connection.request(self.command, self.path, body, headers)
-            answer = connection.getresponse()
-            self.send_response(answer.status)
-            self.send_header("Content-Type", answer.getheader("Content-Type", "application/json"))
-            self.end_headers()
-            while piece := answer.read1(65536):
-                self.wfile.write(piece)
-                self.wfile.flush()
-        finally:
-            with suppress(OSError):
-                connection.close()
+        self.pass_on(target.hostname or "", target.port or 80, self.path, body, headers)
 
 
 @contextmanager

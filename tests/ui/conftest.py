@@ -7,7 +7,7 @@ import os
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from importlib import resources
 from pathlib import Path
 from shutil import copytree
@@ -19,20 +19,13 @@ from tests.support.app_process import fork_app, is_alive, start_app
 from tests.support.loopback_server import free_port
 from tests.support.waiting import PATIENCE_MS, PATIENCE_S, until
 from tests.ui.support.saved_examples import ENDLESS, SCRIPT, ask, write_example
-from vrthinker_core.types import Settings, Trace
-from vrthinker_core.ui.routes import render_report
+from vrthinker_core.types import Settings
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page, Request
 
 ROOT = Path(__file__).resolve().parents[2]
 DESKTOP = {"viewport": {"width": 1280, "height": 900}, "reduced_motion": "reduce"}
-PHONE = {
-    "viewport": {"width": 390, "height": 844},
-    "device_scale_factor": 2,
-    "is_mobile": True,
-    "has_touch": True,
-}
 
 
 class Server:
@@ -61,7 +54,7 @@ class Server:
 
     def restart(self) -> None:
         """Stop it, and start it anew at another address; it finds what it has kept."""
-        self.stop()
+        self.close()
         self._start()
 
     def _wait(self) -> None:
@@ -74,7 +67,8 @@ class Server:
 
         until(answers)
 
-    def stop(self) -> None:
+    def close(self) -> None:
+        """Stop it."""
         if is_alive(self.process):
             self.process.terminate()
             self.process.wait(PATIENCE_S)
@@ -82,7 +76,6 @@ class Server:
 
 Serve = Callable[..., Server]
 Clips = tuple[Path, Path]
-OpenReport = Callable[..., "Page"]
 
 
 def write_script(path: Path, replies: Sequence[str], **options: object) -> str:
@@ -95,17 +88,14 @@ def write_script(path: Path, replies: Sequence[str], **options: object) -> str:
 @pytest.fixture(scope="module")
 def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve]:
     """Starts servers with a scripted judge; all are stopped at the end of the file: even idle ones take CPU time."""
-    running: list[Server] = []
+    with ExitStack() as running:
 
-    def start(replies: Sequence[str], *chosen: str, **options: object) -> Server:
-        folder = tmp_path_factory.mktemp("server")
-        judge = write_script(folder / "script.jsonl", replies, **options)
-        running.append(Server(folder, judge, *chosen, forked=True))
-        return running[-1]
+        def start(replies: Sequence[str], *chosen: str, **options: object) -> Server:
+            folder = tmp_path_factory.mktemp("server")
+            judge = write_script(folder / "script.jsonl", replies, **options)
+            return running.enter_context(closing(Server(folder, judge, *chosen, forked=True)))
 
-    yield start
-    for server in running:
-        server.stop()
+        yield start
 
 
 @pytest.fixture(scope="module")
@@ -262,18 +252,6 @@ def open_file(new_page: Callable[..., Page]) -> Callable[[Path], Page]:
         page.goto(path.as_uri())
         assert [url for url in requests if not url.startswith("data:")] == [path.as_uri()]
         return page
-
-    return start
-
-
-@pytest.fixture
-def open_report(open_file: Callable[[Path], Page], tmp_path: Path) -> OpenReport:
-    """Opens the report of a trace."""
-
-    def start(trace: Trace) -> Page:
-        path = tmp_path / "report.html"
-        path.write_text(render_report(trace), encoding="utf-8")
-        return open_file(path)
 
     return start
 

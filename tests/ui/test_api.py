@@ -116,10 +116,7 @@ def test_bad_input_is_a_sentence(server: Server, clips: Clips, tmp_path: Path) -
         ((one, two, 7), "prompt must be a text"),
         ((one, two, "word " * 9000), "characters"),
         ((one, text, PROMPT), "Video 2: words.mp4 is a text file"),
-        (
-            (one, two, PROMPT, "nobody"),
-            "There is no judge 'nobody' here. Choose script, ",
-        ),
+        ((one, two, PROMPT, "nobody"), "There is no judge 'nobody' here. Choose script, "),
         ((one, two, PROMPT, "missing"), "There is no folder missing."),
         ((one, two, PROMPT, "python:os:abort"), "There is no judge 'python:os:abort' here."),
         ((one, two, PROMPT, "", concat), '"Frames per call" must lie between 1 and 8; it is 12.'),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -77,10 +78,9 @@ def said(told: Any) -> str:
 
 @pytest.fixture
 def judges() -> Iterator[JudgeLoader]:
-    loader = JudgeLoader({"by hand": partial(ScriptedBackend, [ANSWER], name="by hand")})
-    loader.wait_all()
-    yield loader
-    loader.close()
+    openers = {"by hand": partial(ScriptedBackend, [ANSWER], name="by hand")}
+    with closing(JudgeLoader(openers, in_thread=False)) as loader:
+        yield loader
 
 
 @pytest.fixture
@@ -129,10 +129,8 @@ def test_this_machines_judges_are_offered_on_it_alone(here: Inside, judges: Judg
     assert [row["title"] for row in found["ready"]] == ["by hand", "qwen2.5vl:7b"]
     assert all(row["id"].startswith("hf:") for row in found["gpu"])
     assert [row["id"] for row in found["demo"]] == ["nano"]
-    asked, hosted = (
-        found["ready"][1]["id"],
-        [each.host.name for each in JUDGES.values() if each.host],
-    )
+    asked = found["ready"][1]["id"]
+    hosted = [each.host.name for each in JUDGES.values() if each.host]
     assert found["near"] == asked
     for headers in FAR:
         far = Person(here, judges, **headers)

@@ -351,15 +351,14 @@ def test_the_certificate_must_be_the_hosts_own(secure_web: LocalWeb, tmp_path: P
 def test_an_endless_handshake_is_given_up(drop: bytes, web: LocalWeb, tmp_path: Path) -> None:
     """The beginning of a TLS record, then silence or a byte every 50 ms."""
 
-    def stall() -> None:
-        with contextlib.suppress(OSError), listening.accept()[0] as connection:
-            connection.sendall(b"\x16\x03\x03\x40\x00")
+    class Stalling(QuietHandler):
+        def handle(self) -> None:
+            self.wfile.write(b"\x16\x03\x03\x40\x00")
             while not over.wait(0.05):
-                connection.sendall(drop)
+                self.wfile.write(drop)
 
     over = threading.Event()
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        threading.Thread(target=stall, daemon=True).start()
-        port = listening.getsockname()[1]
-        refused_in_time(f"https://film.example:{port}/", tmp_path, web.policy)
+    with serving(LoopbackServer(Stalling)) as server:
+        address = f"https://film.example:{server.server_address[1]}/"
+        refused_in_time(address, tmp_path, web.policy)
         over.set()

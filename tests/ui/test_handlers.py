@@ -394,6 +394,8 @@ def test_no_path_and_no_event_tells_a_hidden_verdict(here: Inside, two: Pair) ->
     assert len(paths) > 15
     answers = [anna.get(path) for path in (*paths, *(f"/?trace={name}" for name in names))]
     assert not [each.url for each in answers for telling in tells if telling in each.text]
+    link = anna.post(f"/runs/{shown.name}/link")
+    assert (link.status_code, link.text) == (404, words.HIDDEN)
     pictures = [each for each in answers if "image" in each.headers["content-type"]]
     assert [each.url.path for each in pictures] == ["/previews/page.png"]
     assert not [telling for telling in tells if telling in str(dict(page.values))]

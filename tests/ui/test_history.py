@@ -641,18 +641,3 @@ def test_runs_go_to_the_named_folder_or_the_first_that_can_be_written(tmp_path: 
     assert usable_folder(None, cache) == tmp_path / "vr-thinker" / "runs"
     for nowhere in ({"XDG_CACHE_HOME": str(tmp_path / "file")}, {}):
         assert usable_folder(None, nowhere) is None
-
-
-def test_a_hidden_verdict_leaves_by_no_route(tmp_path: Path) -> None:
-    site = Site(tmp_path)
-    shown, anna = site.run(), site.client(ANNAS)
-    until(lambda: shown.run.join(0))
-    asked = {"trace.json": "GET", "report.html": "GET", "link": "POST", "turns/1/messages": "GET"}
-    asked |= dict.fromkeys(("picture.png", "picture.png?theme=dark"), "GET")
-    ways = {f"/runs/{shown.name}/{way}": method for way, method in asked.items()}
-    told = {way: anna.request(method, way) for way, method in ways.items()}
-    assert {answer.status_code for answer in told.values()} == {200}, told
-    shown.hidden = True
-    for way, method in ways.items():
-        answer = anna.request(method, way)
-        assert (answer.status_code, answer.text) == (404, "Hidden until you vote"), way

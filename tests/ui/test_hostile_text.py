@@ -195,14 +195,6 @@ def hostile_trace(text: str) -> Trace:
     return with_text(replace(trace, turns=turns, finished=end), "", text)
 
 
-def large_trace() -> Trace:
-    trace = handmade_runs.three_turns(judge="J" * 10**5, prompt=LARGE, notes=(LARGE,))
-    said = {"completion": handmade_runs.completion(LARGE, 4096), "reply": Reply(*[LARGE] * 3)}
-    first = replace(trace.turns[0], told=LARGE, **said)
-    end = Finished(StopReason.FAILED, error=LARGE)
-    return replace(trace, turns=(first, *trace.turns[1:]), finished=end)
-
-
 def shown_texts(trace: Trace) -> list[str]:
     """The strings of a trace that the tab "Thinking" shows, but for those of its header."""
     found = [note for clip in trace.started.clips if clip for note in clip.notes]
@@ -239,7 +231,11 @@ def test_strange_trace(server: Server, open_watched: Open, open_file: Open, tmp_
     assert missing(report, "#trace", [says, *shown_texts(trace)]) == []
     assert missing(report, ".vrt-header", [trace.started.prompt, *headed]) == []
     assert report.locator(INJECTED).count() == page.locator(INJECTED).count() == 0
-    steps.replay(page, path, large_trace())
+    large = handmade_runs.three_turns(judge="J" * 10**5, prompt=LARGE, notes=(LARGE,))
+    said = {"completion": handmade_runs.completion(LARGE, 4096), "reply": Reply(*[LARGE] * 3)}
+    turns = replace(large.turns[0], told=LARGE, **said), *large.turns[1:]
+    end = Finished(StopReason.FAILED, error=LARGE)
+    steps.replay(page, path, replace(large, turns=turns, finished=end))
     for name in ("Thinking", "All frames", "History", "Thinking"):
         with within(20):
             steps.tab(page, name)

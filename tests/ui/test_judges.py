@@ -4,6 +4,7 @@ import pickle
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -43,15 +44,8 @@ def failing() -> Backend:
 @pytest.fixture
 def load() -> Iterator[LoadJudges]:
     """Makes loaders of the given judges, by name; all are closed at the end."""
-    made: list[JudgeLoader] = []
-
-    def start(**judges: OpenJudge) -> JudgeLoader:
-        made.append(JudgeLoader(judges))
-        return made[-1]
-
-    yield start
-    for loader in made:
-        loader.close()
+    with ExitStack() as made:
+        yield lambda **judges: made.enter_context(closing(JudgeLoader(judges)))
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import json
 import shutil
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -179,11 +180,9 @@ def test_a_page_whose_mcp_is_broken_says_so(tmp_path: Path) -> None:
     (fake_package(tmp_path, "1.30.0") / "mcp.py").touch()
     sentence, judge = api.WRONG_VERSION.format("1.30.0"), tmp_path / "a.jsonl"
     variables = {"PYTHONPATH": str(tmp_path)}
-    server = Server(tmp_path, write_script(judge, [test_api.END]), variables=variables)
-    try:
+    script = write_script(judge, [test_api.END])
+    with closing(Server(tmp_path, script, variables=variables)) as server:
         assert client(server).predict(api_name="/health")["status"] == "ready"
         for method, path in itertools.product(("GET", "POST"), ("", "/", "/sse")):
             assert ask(server, method, f"gradio_api/mcp{path}") == (404, sentence)
         assert sentence in server.log.read_text().splitlines()
-    finally:
-        server.stop()

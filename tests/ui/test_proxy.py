@@ -1,9 +1,8 @@
 """The page behind a proxy that serves it under a path: strips or keeps it, and rewrites Host."""
 
-import http.client
 import re
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin, urlsplit
@@ -12,7 +11,7 @@ import httpx
 import pytest
 from gradio_client import handle_file
 
-from tests.support.loopback_server import LoopbackServer, QuietHandler, serving
+from tests.support.loopback_server import LOST, LoopbackServer, QuietHandler, serving
 from tests.support.waiting import PATIENCE_S
 from tests.ui.conftest import Clips, Serve, Server
 from tests.ui.support import steps
@@ -21,7 +20,6 @@ from tests.ui.support.browsing import Open, expect
 from tests.ui.support.saved_examples import PROMPT, SCRIPT
 
 PATH = "/judges/page"
-LOST = {"connection", "host", "transfer-encoding", "content-length"}
 Proxied = Callable[..., str]
 
 
@@ -41,20 +39,7 @@ def handler(port: int, keeps: bool, rewrites: bool) -> type[QuietHandler]:
             told |= {"X-Forwarded-For": "9.9.9.9", "X-Forwarded-Proto": "http"}
             told["Host"] = f"127.0.0.1:{port}" if rewrites else host
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0)) or None
-            upstream = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
-            upstream.request(self.command, path, body, told)
-            answer = upstream.getresponse()
-            self.send_response(answer.status)
-            for name, value in answer.getheaders():
-                if name.lower() not in LOST:
-                    self.send_header(name, value)
-            self.send_header("Connection", "close")
-            self.end_headers()
-            with suppress(OSError, http.client.HTTPException):
-                while part := answer.read1(65536):
-                    self.wfile.write(part)
-                    self.wfile.flush()
-            upstream.close()
+            self.pass_on("127.0.0.1", port, path, body, told)
             self.close_connection = True
 
         do_GET = do_POST = do_HEAD = do_DELETE = handle_any  # noqa: N815 - as the library calls them

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.waiting import PATIENCE_S, until
-from tests.ui.conftest import Clips, Serve, Server
+from tests.ui.conftest import Clips, Serve
 from tests.ui.support import api
 from tests.ui.support.saved_examples import ENDLESS, PROMPT
 from vrthinker_core.errors import BadInput
@@ -60,15 +60,6 @@ def test_a_run_whose_judge_is_still_loading_lets_others_pass_and_keeps_its_place
     assert [run for run in ("c", "a") if queue.take(run)] == ["a"]
 
 
-def events(server: Server, trigger: str, of: str | None = None) -> list[int]:
-    """The page's events with outputs that such a trigger sets off, on a component of that type."""
-    page = api.config(server)
-    types = {part["id"]: part["type"] for part in page["components"]}
-    told = [event for event in page["dependencies"] if event["outputs"]]
-    pairs = [(event["id"], *target) for event in told for target in event["targets"]]
-    return [event for event, part, how in pairs if (how, types.get(part)) == (trigger, of)]
-
-
 def test_a_full_line_holds_up_nothing(serve: Serve, examples: Path, clips: Clips) -> None:
     options = ("--waiting", str(WAITING), "--examples", str(examples))
     server = serve([ENDLESS], *options, protocol="paired", pause=0.4)
@@ -93,10 +84,12 @@ def test_a_full_line_holds_up_nothing(serve: Serve, examples: Path, clips: Clips
         status, said = api.ask(server, "POST", "gradio_api/call/compare", body)
         assert (status, words.BUSY in said) == (503, True)
         for page in ("", "?trace=a-block", "config"):
-            assert api.get(server, page)
-        for event in events(server, "load"):
-            assert api.act(server, event, [])["data"], "the page loads"
-        for event in events(server, "upload", of="video"):
+            assert api.ask(server, "GET", page)[0] == 200
+        for event in api.config(server)["dependencies"]:
+            if event["outputs"] and "load" in (trigger for _, trigger in event["targets"]):
+                assert api.act(server, event["id"], [])["data"], "the page loads"
+        for side in ("first", "second"):
+            event, _ = api.find_event(server, side, "upload")
             arrived = api.act(server, event, [api.file(api.upload(server, clips[0]))])
             assert arrived["data"], "a video arrives"
         assert counts()[1] > 0, "all this while others wait"

@@ -129,9 +129,7 @@ def test_only_rows_of_the_list_open_and_no_path(tmp_path: Path) -> None:
     asked = client(runs)
     names = {run["row"]: run["name"] for run in page(runs)["runs"]}
     assert from_json(asked.get(f"/evaluation/{names[1]}/trace.json").content) == three_turns()
-    votes_first = asked.get(
-        f"/evaluation/{names[1]}/trace.json", headers={"Cookie": "vote_first=on"}
-    )
+    votes_first = client(runs, vote_first="on").get(f"/evaluation/{names[1]}/trace.json")
     assert (votes_first.status_code, "labels" in votes_first.text) == (404, True)
     for name in ("row-../secret", "..%2fsecret.json", "row-0", names[7], names[8]):
         for what in ("trace.json", "view.json"):

@@ -9,7 +9,7 @@ import time
 import urllib.request
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -32,12 +32,6 @@ from tests.ui.conftest import Clips, Server, write_script
 from tests.ui.support import api
 from tests.ui.support.api import ask, config, files
 from vrthinker_core.ui import security
-from vrthinker_core.ui.security import (
-    HEARTBEAT_PATH,
-    GuardMiddleware,
-    OpenPagesMiddleware,
-    RequestLimitsMiddleware,
-)
 from vrthinker_core.ui.visitors import Visitors
 
 CALL, UPLOAD = "/gradio_api/queue/join", "/gradio_api/upload"
@@ -45,14 +39,14 @@ MIB = bytes(2**20)
 Patch = pytest.MonkeyPatch
 
 
-def reading(bodies: list[bytes]) -> RequestLimitsMiddleware:
+def reading(bodies: list[bytes]) -> security.RequestLimitsMiddleware:
     """The limits before an application that reads whole bodies and keeps them."""
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
         bodies.append(await Request(scope, receive).body())
         await PlainTextResponse("read")(scope, receive, send)
 
-    return RequestLimitsMiddleware(application)
+    return security.RequestLimitsMiddleware(application)
 
 
 class Client:
@@ -78,7 +72,7 @@ class Client:
         self.status = message.get("status", self.status)
         self.answer += message.get("body", b"")
 
-    async def run(self, limits: RequestLimitsMiddleware) -> int:
+    async def run(self, limits: security.RequestLimitsMiddleware) -> int:
         await limits(self.scope, self.receive, self.send)
         return self.status
 
@@ -161,13 +155,13 @@ def test_what_fails_is_answered_with_a_sentence_but_a_client_that_leaves_is_no_f
         assert run_in_thread(client.run(reading([]))) in (0, 200)
     client = Client(CALL, [b"1"])
     with pytest.raises(ZeroDivisionError):
-        run_in_thread(client.run(RequestLimitsMiddleware(fail)))
+        run_in_thread(client.run(security.RequestLimitsMiddleware(fail)))
     assert (client.status, client.answer[-1:]) == (500, b".")
 
 
 def answer(path: str = "/", root: str = "", names: Sequence[str] = (), **headers: str) -> Any:
     """What comes back through the guard, below `root`; its text is the path that the page sees."""
-    middleware = [Middleware(GuardMiddleware, Visitors(), names, root)]
+    middleware = [Middleware(security.GuardMiddleware, Visitors(), names, root)]
 
     def told(request: Request) -> PlainTextResponse:
         return PlainTextResponse(request.url.path)
@@ -193,9 +187,7 @@ def test_only_own_hosts_and_origins_pass() -> None:
     for origin in (*ORIGINS, "", "http://127.0.0.1:7860.evil.example"):
         assert answer(origin=origin).status_code == 403
     named = {"host": "demo.example", "origin": "https://demo.example"}
-    assert answer(names=["demo.example"], **named).status_code == 200, (
-        "a further name of the server"
-    )
+    assert answer(names=["demo.example"], **named).status_code == 200, "a further name"
     assert answer(names=["demo.example"], host="other.example").status_code == 400
     policy = answer().headers["content-security-policy"]  # for what the browser fetches
     assert "default-src 'self'" in policy
@@ -308,19 +300,22 @@ def test_a_page_is_open_while_it_holds_a_stream_or_the_websocket_in_its_place() 
         name = request.path_params["name"]
         return PlainTextResponse("", 404) if name == "bert" else StreamingResponse(beats(name))
 
-    middleware = [Middleware(OpenPagesMiddleware, pages=pages)]
-    routes = [Route(HEARTBEAT_PATH + "{name}", heartbeat)]
+    middleware = [Middleware(security.OpenPagesMiddleware, pages=pages)]
+    routes = [Route(security.HEARTBEAT_PATH + "{name}", heartbeat)]
     client = TestClient(Starlette(routes=routes, middleware=middleware))
-    with client.websocket_connect(HEARTBEAT_PATH + "anna"):
-        with client.websocket_connect(HEARTBEAT_PATH + "anna"):
+    with client.websocket_connect(security.HEARTBEAT_PATH + "anna"):
+        with client.websocket_connect(security.HEARTBEAT_PATH + "anna"):
             until(lambda: pages == {"anna": 2})
         until(lambda: pages == {"anna": 1})
         assert len(ends) == 1
     until(lambda: not pages)
     assert ends == ["anna"] * 2
-    assert client.get(HEARTBEAT_PATH + "cleo").status_code == 200
+    assert client.get(security.HEARTBEAT_PATH + "cleo").status_code == 200
     assert looks[-1] == {"cleo": 1}, "as long as its stream"
-    with pytest.raises(WebSocketDisconnect), client.websocket_connect(HEARTBEAT_PATH + "bert"):
+    with (
+        pytest.raises(WebSocketDisconnect),
+        client.websocket_connect(security.HEARTBEAT_PATH + "bert"),
+    ):
         pass
     assert not pages
 
@@ -328,22 +323,16 @@ def test_a_page_is_open_while_it_holds_a_stream_or_the_websocket_in_its_place() 
 # -- the process ---------------------------------------------------------------------------------
 
 
-TABLE = "runs.sqlite", "runs.sqlite-journal"
-
-
 def test_a_space_answers_under_each_of_its_names(tmp_path: Path) -> None:
     judge = write_script(tmp_path / "script.jsonl", [])
     names = {"you-demo.hf.space": 200, "demo.example": 200, "evil.example": 400}
     variables = {"SPACE_HOST": "you-demo.hf.space, demo.example"}
-    space = Server(tmp_path, judge, variables=variables, forked=True)
-    answers = {name: ask(space, "GET", "", Host=name)[0] for name in names}
-    assert any(tmp_path.glob("vr-thinker-page-*/pictures"))
-    space.stop()
-    assert answers == names
+    with closing(Server(tmp_path, judge, variables=variables, forked=True)) as space:
+        assert {name: ask(space, "GET", "", Host=name)[0] for name in names} == names
+        assert any(tmp_path.glob("vr-thinker-page-*/pictures"))
+    kept = {"cookie.key", "ballast", "runs.sqlite", "runs.sqlite-journal"}
     left = {path.name for path in files(tmp_path)}
-    assert left == {"script.jsonl", "server.log", "cookie.key", "ballast", *TABLE}, (
-        "it leaves no file"
-    )
+    assert left == {"script.jsonl", "server.log", *kept}, "it leaves no file"
 
 
 OPTIONS = {

@@ -40,10 +40,6 @@ from vrthinker_core.ui.sessions import ShownRun
 from vrthinker_core.ui.view import RunView
 from vrthinker_core.ui.visitors import UNKNOWN
 
-ATTACKS = [
-    *("<img src=x onerror=alert(1)>", "${alert(1)}", "</script><script>alert(1)</script>"),
-    *("`${1}`", "\u202eright to left", "{{value}}", "x" * 1_000_000),
-]
 FLIP, STABLE = both_orders(WHOLE), both_orders(swap_verdict(WHOLE))
 OUTSIDE = replace(three_turns(), finished=Finished(StopReason.ANSWERED, outside_scope=True))
 THOUGHT = "I wonder about the ball. "
@@ -214,10 +210,8 @@ def test_a_request_is_told_while_it_is_written(pair: types.VideoPair) -> None:
     known = [each for n, each in enumerate(told) if n == 0 or each != told[n - 1]]
     assert known[0] == ("", [])
     assert known[-1] == both
-    assert {*map(str, known[1:-1])} <= {
-        str((one, ["#10"])),
-        str((f"{one} Already shown: 16.", ["#10"])),
-    }
+    between = (one, ["#10"]), (f"{one} Already shown: 16.", ["#10"])
+    assert all(each in between for each in known[1:-1])
     assert len(known) > 2
 
 
@@ -446,27 +440,3 @@ def test_of_a_hidden_run_nothing_is_sent_that_tells_its_verdict() -> None:
         assert telling in json.dumps(shown)
         assert telling not in json.dumps(hidden)
     assert [turn["tiles"] for turn in hidden["turns"]] == [turn["tiles"] for turn in shown["turns"]]
-
-
-def attacked(attack: str) -> Trace:
-    """A run that says the same everywhere."""
-    told = started(prompt=attack, notes=(attack,), judge=attack, system=attack)
-    problems = (types.Problem(types.ProblemKind.NO_ACTION, attack),)
-    reply = Reply(attack, attack, attack, problems=problems)
-    completion = replace(runs.completion(attack, 4096), reasoning=attack)
-    turn = replace(OPENING, completion=completion, reply=reply, told=attack)
-    return Trace(told, (turn,), Finished(StopReason.FAILED, error=attack))
-
-
-@pytest.mark.parametrize("attack", ATTACKS)
-def test_text_stays_text_byte_for_byte(attack: str) -> None:
-    """And data never becomes markup of the report."""
-    shown = page_of(trace := attacked(attack))
-    (turn,) = shown["turns"]
-    assert shown["prompt"] == shown["notes"][0] == shown["ending"] == attack
-    assert [text for _, text in turn["parts"]] == [attack] * 3
-    assert (turn["remarks"], turn["aside"][1]) == ([attack], attack)
-    assert [text for _, text in RunView(trace).messages()[0]] == [attack] * 4
-    report = render_report(trace)
-    assert report.count("<script") == report.count("</script>") == 2
-    assert "<img" not in report.partition("<script>")[0]

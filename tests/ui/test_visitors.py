@@ -141,9 +141,8 @@ def test_a_cookie_goes_back_over_tls_alone_where_it_came_so() -> None:
         (Visitors(hops=1), {}, False),
         (Visitors(hops=1), told, True),
     ):
-        assert (
-            "; Secure" in app(visitors).get("/", headers=headers).headers["set-cookie"]
-        ) == secure
+        cookie = app(visitors).get("/", headers=headers).headers["set-cookie"]
+        assert ("; Secure" in cookie) == secure
 
 
 def test_the_page_stands_in_frames_of_its_own_names_and_a_report_in_any() -> None:
@@ -236,12 +235,10 @@ def test_addresses_then_visitors_take_turns(waiting: list[Visitor], running: lis
     served = Counter(each.address for each in running)
     own = Counter(each.share for each in running)
     left = Counter(each.address for each in waiting)
-    for number, who in turns:
+    for place, (_, who) in enumerate(turns):
         least = min(served[address] for address in left if left[address])
         assert served[who.address] == least, "the address that had fewest comes next"
-        rest = [
-            one for place, one in line if (place, one) not in turns[: turns.index((number, who))]
-        ]
+        rest = [one for number, one in line if (number, one) not in turns[:place]]
         beside = {one.share for one in rest if one.address == who.address}
         assert own[who.share] == min(own[share] for share in beside)
         served[who.address] += 1

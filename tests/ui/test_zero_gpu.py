@@ -1,10 +1,10 @@
 """ZeroGPU: `app.py` under the real `spaces`, our own scheduler, and a GPU that is imitated."""
 
-import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
@@ -13,7 +13,8 @@ import gradio as gr
 import pytest
 
 from tests.backends.support.random_model import write_random_checkpoint
-from tests.support.loopback_server import LoopbackServer, QuietHandler, serving
+from tests.support import faulty_server
+from tests.support.loopback_server import LoopbackServer, serving
 from tests.support.waiting import until_equal
 from tests.ui.conftest import Clips, Server, write_script
 from tests.ui.support import handmade_runs
@@ -41,18 +42,15 @@ class Scheduler(LoopbackServer):
         return [values for name, values in self.received if name == path]
 
 
-class Handler(QuietHandler):
-    server: Scheduler
+class Handler(faulty_server.Handler):
+    server: Scheduler  # type: ignore[assignment]
 
     def do_POST(self) -> None:
         name, values = urlsplit(self.path).path, dict(parse_qsl(urlsplit(self.path).query))
         self.server.received.append((name, values))
         refuses = name == "/schedule" and not self.server.accepts
         said = ({"left": 10, "wait": 3600} if refuses else GRANT) if name == "/schedule" else {}
-        self.send_response(429 if refuses else 200)
-        self.send_header("Content-Type", "application/json")
-        self.end_headers()
-        self.wfile.write(json.dumps(said).encode())
+        self.send_json(429 if refuses else 200, said)
 
 
 @pytest.fixture(scope="module")
@@ -74,9 +72,8 @@ def space(scheduler: Scheduler, tmp_path_factory: pytest.TempPathFactory) -> Ite
     }
     other = write_script(folder / "other.jsonl", ["<Answer>TA=2, MQ=2, VQ=2, OA=2</Answer>"])
     judge = write_script(folder / "script.jsonl", [ask(10, 30), ANSWER], protocol="paired")
-    server = Server(folder, judge, "--judge", other, variables=variables)
-    yield server
-    server.stop()
+    with closing(Server(folder, judge, "--judge", other, variables=variables)) as server:
+        yield server
 
 
 def test_a_run_borrows_the_gpu(space: Server, scheduler: Scheduler, clips: Clips) -> None:

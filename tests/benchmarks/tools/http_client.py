@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from tests.ui.support.api import META
+
 OK, SERVICE_UNAVAILABLE = 200, 503
-FILE_META = {"_type": "gradio.FileData"}
-"""Marks a file among the inputs of an event."""
 MAX_LINE = 1 << 26
 """Bytes of one line of a stream."""
 
@@ -25,7 +25,7 @@ class HttpClient:
     def __init__(self, url: str, visitor: str = "") -> None:
         """`visitor`: the address that a proxy in front of the server would name."""
         parts = urlsplit(url)
-        self.cookie = ""
+        self.cookie, self.keeps_cookie = "", True
         """What the page has set; sent back with every request."""
         self._forwarded = f"X-Forwarded-For: {visitor}\r\n" if visitor else ""
         self._host, self._port = str(parts.hostname), int(parts.port or 80)
@@ -43,7 +43,8 @@ class HttpClient:
                 head += f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n"
             writer.write(head.encode() + b"\r\n" + (body or b""))
             response_head = await reader.readuntil(b"\r\n\r\n")
-            if found := re.search(rb"\r\nset-cookie: ([^;]+)", response_head):
+            found = re.search(rb"\r\nset-cookie: ([^;]+)", response_head)
+            if found and self.keeps_cookie:
                 self.cookie = found[1].decode()
             yield int(response_head.split(b" ", 2)[1]), reader
         finally:
@@ -61,8 +62,8 @@ class HttpClient:
         async with self.request(path, json.dumps(value).encode()) as (status, stream):
             return status, json.loads(await stream.read())
 
-    async def upload(self, clip: Path) -> str:
-        """Upload a file; gives its path on the server."""
+    async def upload(self, clip: Path) -> dict[str, Any]:
+        """Upload a file; gives the value with which an event or a call names it."""
         boundary = secrets.token_hex(16)
         head = f'--{boundary}\r\nContent-Disposition: form-data; name="files"; filename="{clip.name}"\r\n\r\n'
         body = head.encode() + clip.read_bytes() + f"\r\n--{boundary}--\r\n".encode()
@@ -70,4 +71,4 @@ class HttpClient:
             "gradio_api/upload", body, f"multipart/form-data; boundary={boundary}"
         ) as (_, stream):
             (path,) = json.loads(await stream.read())
-            return str(path)
+            return {"path": path, "orig_name": clip.name, "meta": META}

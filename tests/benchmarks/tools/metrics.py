@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sys
-from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from itertools import accumulate
+import tempfile
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import psutil
 
-from tests.benchmarks.tools.page_client import ObservedRun
+from tests.benchmarks.tools.page_client import ObservedRun, PageClient
 from tests.ui.conftest import Server, write_script
 
 TIMEOUT = 240.0
 """Seconds after which a run counts as lost."""
 
 Result = TypeVar("Result")
+Figures = dict[str, Any]
+Promises = dict[str, bool]
 
 
 # -- the server ----------------------------------------------------------------------------------------------------------
@@ -34,11 +35,8 @@ def scripted_server(
     home = folder / "server"
     home.mkdir()
     script = write_script(folder / "script.jsonl", replies, protocol="paired", pause=pause)
-    server = Server(home, script, *options)
-    try:
+    with closing(Server(home, script, *options)) as server:
         yield server
-    finally:
-        server.stop()
 
 
 def process_tree(server: Server) -> list[psutil.Process]:
@@ -54,11 +52,6 @@ def resident_mb(server: Server) -> float:
         with suppress(psutil.NoSuchProcess):
             total += process.memory_info().rss
     return round(total / 1e6, 1)
-
-
-def list_files(folder: Path) -> set[Path]:
-    """Every file below `folder`; folders may vanish while it is read."""
-    return {Path(place, name) for place, _, names in os.walk(folder) for name in names}
 
 
 class PeakUsage:
@@ -93,6 +86,19 @@ async def gather_all(coroutines: Iterable[Coroutine[Any, Any, Result]]) -> list[
     return list(await asyncio.gather(*map(with_timeout, coroutines)))
 
 
+async def compare_at_once(
+    clients: Sequence[PageClient], clips: tuple[Path, Path]
+) -> list[ObservedRun | None]:
+    """Let visitors press Compare in the same moment, with the same videos."""
+    files = await clients[0].open_with_clips(clips)
+    for client in clients[1:]:
+        await client.open()
+    named = enumerate(clients)
+    runs = await gather_all(client.compare(files, f"Visitor {n}.") for n, client in named)
+    await asyncio.gather(*(client.close() for client in clients))
+    return runs
+
+
 def percentiles(name: str, values: Sequence[float | None]) -> dict[str, float | None]:
     """`name_median`, `name_p95` (nearest rank) and `name_max`; None values rank last, so a percentile that falls on one is None."""
     known = sorted(value for value in values if value is not None)
@@ -103,23 +109,16 @@ def percentiles(name: str, values: Sequence[float | None]) -> dict[str, float | 
     return found
 
 
-def at_most(value: float | None, limit: float) -> bool:
-    """Whether there is a value, and it is not above `limit`."""
-    return value is not None and value <= limit
-
-
-def max_concurrent(runs: Iterable[ObservedRun]) -> int:
-    """How many runs at most were between their first frames and their end at the same time."""
-    steps = []
-    for run in runs:
-        steps.append((run.started + (run.first_frames or run.seconds), 1))
-        steps.append((run.started + run.seconds, -1))
-    return max(accumulate(step for _, step in sorted(steps)), default=0)
-
-
-def end_with(result: Mapping[str, Any], promises: Mapping[str, bool], quick: bool) -> NoReturn:
-    """Say which promises are kept, print the result as the last line, and end; status 1 when the full run found one broken."""
+def run_parts(
+    parts: Mapping[str, Callable[[Path], tuple[Figures, Promises]]], quick: bool
+) -> NoReturn:
+    """Run each part in a folder of its own, and say which promises are kept; status 1 when the full run found one broken."""
+    result, promises = Figures(), Promises()
+    for name, run in parts.items():
+        with tempfile.TemporaryDirectory() as folder:
+            result[name], kept = run(Path(folder))
+            promises |= kept
     for promise, is_kept in promises.items():
         print(f"{'kept  ' if is_kept else 'BROKEN'}  {promise}")
-    print(json.dumps({**result, "promises": promises}))
+    print(json.dumps({"quick": quick, "parts": result, "promises": promises}))
     sys.exit(0 if quick or all(promises.values()) else 1)

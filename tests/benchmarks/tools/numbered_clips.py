@@ -17,17 +17,10 @@ WHITE = 128
 """Grey values above it are a white bar."""
 
 
-def clip_numbers(client: int) -> tuple[int, int]:
-    """The numbers that a client's two clips show."""
-    return 2 * client, 2 * client + 1
-
-
 def write_pair(folder: Path, client: int) -> tuple[Path, Path]:
-    """A client's two clips; every frame shows its clip's number as bars."""
-    first, second = (
-        write_pictures(folder / f"{number}.mp4", [picture(number)] * 24)
-        for number in clip_numbers(client)
-    )
+    """A client's two clips; every frame shows its clip's number as bars, twice the client's and one more."""
+    numbers = 2 * client, 2 * client + 1
+    first, second = (write_pictures(folder / f"{n}.mp4", [picture(n)] * 24) for n in numbers)
     return first, second
 
 
@@ -45,7 +38,7 @@ def foreign_content(
     trace: Trace, pictures: Mapping[str, bytes], client: int, prompt: str
 ) -> list[str]:
     """What in a trace, or among the pictures that were fetched with it, is not the client's own; [] when all is."""
-    own = clip_numbers(client)
+    own = 2 * client, 2 * client + 1
     found = [] if trace.started.prompt == prompt else [f"the prompt {trace.started.prompt!r}"]
     for turn in trace.turns:
         for frame in turn.frames:

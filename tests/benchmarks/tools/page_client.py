@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.tools.http_client import FILE_META, OK, SERVICE_UNAVAILABLE, HttpClient
+from tests.benchmarks.tools.http_client import OK, SERVICE_UNAVAILABLE, HttpClient
 from vrthinker_core.traces import from_json
 from vrthinker_core.types import Dimension
 from vrthinker_core.types.events import Trace
@@ -45,7 +45,7 @@ class PageConfig:
         known = [(each["id"], each["props"]) for each in config["components"]]
         self._component_ids = {props.get("elem_id"): number for number, props in known}
         self._default_values = {number: props.get("value") for number, props in known}
-        self._events: list[PageEvent] = config["dependencies"]
+        self.events: list[PageEvent] = config["dependencies"]
 
     @classmethod
     async def open(cls, url: str) -> PageConfig:
@@ -60,13 +60,9 @@ class PageConfig:
         """
         if trigger == "then":
             component = self._component_ids[elem_id]
-            return next(e for e in self._events if component in e["inputs"])
+            return next(e for e in self.events if component in e["inputs"])
         target = [self._component_ids[elem_id], trigger]
-        return next(e for e in self._events if target in e["targets"] and e["outputs"])
-
-    def load_events(self) -> list[PageEvent]:
-        """The events of the page's loading."""
-        return [e for e in self._events if "load" in (trigger for _, trigger in e["targets"])]
+        return next(e for e in self.events if target in e["targets"] and e["outputs"])
 
     def inputs(self, event: PageEvent, **filled: Any) -> list[Any]:
         """The event's input values: those filled in here by `elem_id`, and the components' defaults."""
@@ -97,7 +93,6 @@ class ObservedRun:
     """When the first update came that names frames."""
     seconds: float = 0.0
     """When the run ended, or was refused."""
-    updates: int = 0
     status: str = ""
     trace: dict[str, Any] = field(default_factory=dict)
     prompts: set[str] = field(default_factory=set)
@@ -139,9 +134,10 @@ class PageClient:
         alive = asyncio.Event()
         self._heartbeat = asyncio.create_task(self._keep_heartbeat(alive))
         await alive.wait()
-        for event in self._config.load_events():
-            async for _ in self._queued(event, []):
-                pass
+        for event in self._config.events:
+            if "load" in (trigger for _, trigger in event["targets"]):
+                async for _ in self._queued(event, []):
+                    pass
 
     async def open_with_clips(self, pair: tuple[Path, Path]) -> list[Any]:
         """Open the page and upload two clips; returns the values of both players."""
@@ -158,10 +154,8 @@ class PageClient:
 
     async def upload(self, player: str, clip: Path) -> dict[str, Any]:
         """Upload a clip into a player; returns the player's value."""
-        value = {"path": await self._http.upload(clip), "orig_name": clip.name, "meta": FILE_META}
-        event = self._config.event(player, "upload")
-        async for _ in self._queued(event, self._config.inputs(event, **{player: value})):
-            pass
+        value = await self._http.upload(clip)
+        await self.trigger(player, "upload", **{player: value})
         return value
 
     async def trigger(
@@ -215,7 +209,6 @@ class PageClient:
         self._note_outputs(observed, event, data)
         if not observed.trace:
             return  # a place in the queue, or a refusal
-        observed.updates += 1
         observed.first_update = observed.first_update or observed.elapsed
         named = dict.fromkeys(name.decode() for name in PICTURE.findall(line))
         if names := [name for name in named if name not in observed.pictures]:

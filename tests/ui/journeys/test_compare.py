@@ -5,7 +5,7 @@ import pytest
 from tests.support.slow import slow
 from tests.support.waiting import until
 from tests.ui.support import steps
-from tests.ui.support.browsing import PHONE, Clips, Open, Page, Route, Serve, Server, expect, opened
+from tests.ui.support.browsing import Clips, Open, Page, Route, Serve, Server, expect, opened
 from tests.ui.support.held_stream import hold_when, open_held, release, wait_until_held
 from tests.ui.support.saved_examples import PROMPT, THINK, ask
 from vrthinker_core.protocols.base import MAX_PROMPT
@@ -193,7 +193,7 @@ def test_what_is_read_stays_in_its_place(page: Page, clips: Clips, anchoring: st
     until(lambda: words.bounding_box()["y"] == pytest.approx(before, abs=1))
 
 
-@opened("endless", phone=PHONE)
+@opened("endless", phone=steps.PHONE)
 def test_on_a_small_screen_stop_stays_in_sight(page: Page, clips: Clips) -> None:
     bar = page.get_by_role("group", name="The run that goes on")
     stop = steps.button(bar, "Stop")

@@ -7,15 +7,32 @@ from pathlib import Path
 import pytest
 
 from tests.ui.support import drawn_results, steps
-from tests.ui.support.browsing import PHONE, Locator, Page, Serve, Server, expect, opened
-from tests.ui.support.handmade_runs import THINK, three_turns
+from tests.ui.support.browsing import Locator, Page, Serve, Server, expect, opened
+from tests.ui.support.drawn_results import SECOND, result
+from tests.ui.support.handmade_runs import THINK, WHOLE, three_turns
+from tests.ui.support.saved_examples import write_example
+from vrthinker_core.results.layout import EvaluationPair
+from vrthinker_core.results.result import TRACES, result_of
+from vrthinker_core.results.trace_files import CONFIG, STATE, add_labels
+from vrthinker_core.traces import load, to_json
+from vrthinker_core.types import StopReason, Verdict
+from vrthinker_core.types.events import Finished
 
 HOSTILE = "<img src=x onerror=alert(1)> ${alert(2)} {{value}}"
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return drawn_results.write_evaluation(tmp_path_factory.mktemp("evaluation"), 50, HOSTILE)
+    """50 rows of which the first has its videos at hand, and the seventh was never judged."""
+    folder, file = tmp_path_factory.mktemp("evaluation"), f"{TRACES}/judged.json"
+    trace = load(write_example(folder / "clips") / "trace.json")
+    clips = [str(folder / "clips" / f"{side}.mp4") for side in steps.SIDES]
+    told = trace.started.prompt, *clips, Verdict(OA=SECOND), "Left", "Right"
+    rows = [*drawn_results.kinds()[1:], result(8, prompt=HOSTILE), *map(result, range(9, 51))]
+    rows.append(result_of(EvaluationPair("first", 1, *told), trace, file))
+    drawn_results.write_results(folder, rows)
+    (folder / "clips" / "trace.json").rename(folder / file)
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -25,12 +42,24 @@ def server(serve: Serve, folder: Path) -> Server:
 
 @pytest.fixture(scope="module")
 def training(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> Server:
-    """The folder of a training whose rollouts are six of one prompt and two of others."""
-    run = three_turns(prompt=HOSTILE)
+    """The folder of a training whose rollouts are six of one prompt, right from step 3 on, and two of others."""
+    folder, run = tmp_path_factory.mktemp("grpo"), three_turns(prompt=HOSTILE)
+    for name in (CONFIG, STATE):
+        (folder / name).write_text("{}")
     first = replace(run.turns[0], reply=replace(run.turns[0].reply, think=HOSTILE))
     hostile = replace(run, turns=(first, *run.turns[1:]))
-    others = {"other.json": hostile, "outside.json": drawn_results.outside(prompt="Rain.")}
-    folder = drawn_results.write_training(tmp_path_factory.mktemp("grpo"), 6, others)
+    files = {"other.json": hostile, "outside.json": drawn_results.outside(prompt="Rain.")}
+    for step in range(6):
+        run = three_turns(judge=f"by hand, grpo, step {step}")
+        if step == 1:
+            run = replace(run, turns=run.turns[:2], finished=Finished(StopReason.TOKEN_LIMIT))
+        elif step < 3:
+            run = replace(run, finished=replace(run.finished, verdict=replace(WHOLE, OA=SECOND)))
+        files[f"grpo-step-{step:05d}-sample-0.json"] = run
+    (folder / "rollouts").mkdir()
+    add_labels(folder / "rollouts", dict.fromkeys(files, WHOLE))
+    for name, trace in files.items():
+        (folder / "rollouts" / name).write_bytes(to_json(trace))
     return serve([], "--runs", str(folder))
 
 
@@ -82,10 +111,6 @@ def test_filters_search_and_pages(listed: Page, axe: str) -> None:
     expect_row(page, "Row 8 · 1 of 1")
     steps.tab(page, "Evaluation")
     page.get_by_role("searchbox").fill("")
-    expect_the_row_that_was_opened_in_the_list(page)
-
-
-def expect_the_row_that_was_opened_in_the_list(page: Page) -> None:
     row = page.locator(".vrt-rows > li").nth(29)
     row.locator(".vrt-open-row").click()
     expect_row(page, "Row 30 · 30 of ")
@@ -114,11 +139,11 @@ def test_a_row_opens_with_its_videos_and_leads_on(listed: Page) -> None:
     expect(page.locator(".vrt-run-bar")).to_be_hidden()
 
 
-@opened(phone=PHONE)
+@opened(phone=steps.PHONE)
 def test_new_rows_come_with_a_refresh_and_fit_a_phone(listed: Page, folder: Path) -> None:
     page, line = listed, listed.locator(".vrt-row-line [role=status]")
     new = int(line.inner_text().removesuffix(" rows")) + 1
-    drawn_results.write_results(folder, [drawn_results.result(new, prompt="W" * 300)])
+    drawn_results.write_results(folder, [result(new, prompt="W" * 300)])
     press(page, "Refresh")
     expect_rows(page, f"{new} rows", *range(1, 41))
     page.get_by_label("Sort by").select_option("Least confident first")
@@ -204,7 +229,7 @@ def pick_and_open_by_keyboard(page: Page) -> None:
     expect(page.get_by_role("dialog")).to_have_count(0)
 
 
-@opened("training", phone=PHONE, also={"dark": {"color_scheme": "dark"}})
+@opened("training", phone=steps.PHONE, also={"dark": {"color_scheme": "dark"}})
 def test_text_stays_text_and_everybody_can_read_it(listed: Page, axe: str) -> None:
     page = listed
     pick(page, 1, 7)

@@ -6,7 +6,7 @@ from PIL import Image, ImageChops
 
 from tests.support.waiting import until
 from tests.ui.support import steps
-from tests.ui.support.browsing import PHONE, Clips, Locator, Page, expect, opened
+from tests.ui.support.browsing import Clips, Locator, Page, expect, opened
 
 PARTS = {"Thinking": ".vrt-verdict", "All frames": "#frames img", "History": ".vrt-runs li"}
 
@@ -110,7 +110,7 @@ SMALL_LETTERS = """() => [...document.querySelectorAll("input, select, textarea"
     .filter((node) => !node.disabled).map((node) => node.outerHTML.slice(0, 120))"""
 
 
-@opened(phone={**PHONE, "color_scheme": "dark", "reduced_motion": "reduce"})
+@opened(phone={**steps.PHONE, "color_scheme": "dark", "reduced_motion": "reduce"})
 def test_on_a_phone_a_finger_hits_every_button_and_all_fits(page: Page) -> None:
     assert page.evaluate(LOW_BUTTONS) == []
     steps.show_example(page)

@@ -1,18 +1,19 @@
 """All frames of a run: pairs and what was written with them, and a closer look in four modes."""
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
 from tests.support.waiting import until, until_equal
-from tests.ui.conftest import OpenReport
 from tests.ui.support import steps
-from tests.ui.support.browsing import PHONE, Clips, Locator, Page, Serve, Server, expect, opened
-from tests.ui.support.handmade_runs import many_turns, three_turns
+from tests.ui.support.browsing import Clips, Locator, Open, Page, Serve, Server, expect, opened
+from tests.ui.support.handmade_runs import asking, pairs, refs, three_turns
 from tests.ui.support.saved_examples import LABELS, ask, write_example
 from vrthinker_core.protocols.parser import frame_numbers
+from vrthinker_core.ui.routes import render_report
 
 WANTED = (10, 20, 30, 40, 60, 70, 90)
 NOTED = "<Snapshot>Frame 60 is blurred. Frame 70 is not.</Snapshot>"
@@ -137,7 +138,10 @@ COLOUR_OF_A_TURN = """() => {
 def test_a_long_run_has_all_its_frames_in_the_rail_and_in_the_gallery(
     page: Page, tmp_path: Path
 ) -> None:
-    steps.replay(page, tmp_path / "many.json", many_turns(12))
+    turns = [asking(turn, pairs([15 + turn, 59 + turn]), [60]) for turn in range(1, 13)]
+    in_view = refs([frame for turn in turns for frame in turn.frames])
+    many = replace(three_turns(), turns=(*turns[:-1], replace(turns[-1], in_view=in_view)))
+    steps.replay(page, tmp_path / "many.json", many)
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
         page.wait_for_function(COLOUR_OF_A_TURN)
@@ -209,8 +213,10 @@ def test_an_address_leads_to_a_turn_and_a_frame(page: Page, server: Server) -> N
     until(lambda: "60" in page.evaluate(marked))
 
 
-def test_a_report_has_the_gallery(open_report: OpenReport) -> None:
-    page = open_report(three_turns())
+def test_a_report_has_the_gallery(open_file: Open, tmp_path: Path) -> None:
+    report = tmp_path / "report.html"
+    report.write_text(render_report(three_turns()), encoding="utf-8")
+    page = open_file(report)
     page.locator("#frames summary").click()
     only(page, "Asked for")
     tile(page, 56).click()
@@ -265,7 +271,7 @@ def extrema(page: Page) -> list[tuple[int, int]]:
     return list(picture.convert("RGB").getextrema())
 
 
-@opened("talking", desktop={}, also={"phone": {**PHONE, "color_scheme": "dark"}})
+@opened("talking", desktop={}, also={"phone": {**steps.PHONE, "color_scheme": "dark"}})
 def test_four_modes_zoom_and_pan_in_a_closer_look(page: Page, axe: str) -> None:
     steps.show_example(page)
     steps.look(page)
@@ -277,22 +283,18 @@ def test_four_modes_zoom_and_pan_in_a_closer_look(page: Page, axe: str) -> None:
     if not steps.is_narrow(page):
         zoom_and_pan_both(page)
         compare_in_each_mode(page)
-        go_through_all_pairs_and_back(page)
-
-
-def go_through_all_pairs_and_back(page: Page) -> None:
-    for name in PAIRS[1:]:
-        expect_pair(page, name)
-        page.keyboard.press("ArrowRight")
-    expect(page.get_by_role("dialog")).to_contain_text("Pair 11 of 11")
-    press(page, "Earlier")
-    for key in [*["Tab"] * 14, *["Shift+Tab"] * 14]:
-        page.keyboard.press(key)
-        assert page.evaluate("document.activeElement.closest('dialog') !== null")
-    page.keyboard.press("Home")  # one of the players' keys
-    page.keyboard.press("Escape")
-    assert "#70 (of 0–127)" in steps.moment(page)
-    assert steps.chosen(page) == "70"
+        for name in PAIRS[1:]:
+            expect_pair(page, name)
+            page.keyboard.press("ArrowRight")
+        expect(page.get_by_role("dialog")).to_contain_text("Pair 11 of 11")
+        press(page, "Earlier")
+        for key in [*["Tab"] * 14, *["Shift+Tab"] * 14]:
+            page.keyboard.press(key)
+            assert page.evaluate("document.activeElement.closest('dialog') !== null")
+        page.keyboard.press("Home")  # one of the players' keys
+        page.keyboard.press("Escape")
+        assert "#70 (of 0–127)" in steps.moment(page)
+        assert steps.chosen(page) == "70"
 
 
 def zoom_and_pan_both(page: Page) -> None:

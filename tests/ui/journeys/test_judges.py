@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,17 +18,9 @@ from tests.support import app_process
 from tests.support.fake_hosts import KEY, openai_host, put_at
 from tests.support.faulty_server import FaultyServer
 from tests.support.waiting import until
+from tests.ui.conftest import write_script
 from tests.ui.support import handmade_runs, steps
-from tests.ui.support.browsing import (
-    Clips,
-    Locator,
-    Page,
-    Serve,
-    Server,
-    expect,
-    opened,
-    write_script,
-)
+from tests.ui.support.browsing import Clips, Locator, Page, Serve, Server, expect, opened
 from tests.ui.support.saved_examples import ANSWER, ENDLESS
 from vrthinker_core.__about__ import ASSETS
 from vrthinker_core.types.events import Finished, StopReason
@@ -70,8 +62,8 @@ def beside_host(tmp_path_factory: pytest.TempPathFactory, host: FaultyServer) ->
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(app_process, "_run_app", partial(run_beside, host.url))
         server = Server(folder, script, "--judge", "nano", variables=variables, forked=True)
-    yield server
-    server.stop()
+    with closing(server):
+        yield server
 
 
 def open_dialog(page: Page) -> Locator:
@@ -188,17 +180,6 @@ def expect_finished(page: Page, headline: str, name: str) -> None:
     expect(page.locator(".vrt-unchecked")).to_contain_text(f"says {name}")
 
 
-def choose_by_keyboard(page: Page, name: str) -> None:
-    page.locator(".vrt-judge-chip").focus()
-    page.keyboard.press("Enter")
-    use = steps.button(steps.judge_row(page, name), name)
-    expect(use).to_be_visible()
-    while use.evaluate("node => node !== document.activeElement"):
-        page.keyboard.press("Tab")
-    page.keyboard.press("Enter")
-    expect(page.get_by_role("dialog")).to_be_hidden()
-
-
 def test_the_chosen_judge_runs_and_is_named_or_is_missing_or_late(
     page: Page, clips: Clips, pipe: Path
 ) -> None:
@@ -214,7 +195,13 @@ def test_the_chosen_judge_runs_and_is_named_or_is_missing_or_late(
     expect(ending).to_have_text("There is no folder missing.")
     steps.button(page.locator(".vrt-actions"), "Choose a judge…").click()
     page.keyboard.press("Escape")
-    choose_by_keyboard(page, "second")  # which compares at once
+    page.locator(".vrt-judge-chip").focus()
+    page.keyboard.press("Enter")
+    use = steps.button(steps.judge_row(page, "second"), "second")
+    expect(use).to_be_visible()
+    while use.evaluate("node => node !== document.activeElement"):
+        page.keyboard.press("Tab")
+    page.keyboard.press("Enter")  # which compares at once
     expect_finished(page, SECOND_WINS, "second")
     choose(page, "endless")
     steps.wait_for(page, "writing")
@@ -245,7 +232,12 @@ THOUGHT = "<img src=x onerror=alert(1)> I wonder."
 
 def test_what_a_judge_said_explains_itself(page: Page, tmp_path: Path) -> None:
     """To a press, of a pointer or of a key."""
-    steps.replay(page, tmp_path / "trace.json", handmade_runs.doubtful(THOUGHT))
+    trace = handmade_runs.telling_probabilities(THOUGHT)
+    partial = replace(handmade_runs.WHOLE, VQ=None)
+    last = replace(trace.turns[-1], reply=replace(trace.turns[-1].reply, verdict=partial))
+    end = replace(trace.finished, verdict=partial)
+    trace = replace(trace, turns=(*trace.turns[:-1], last), finished=end)
+    steps.replay(page, tmp_path / "trace.json", trace)
     assert "%" not in page.locator(".vrt-chips").inner_text()
     thought = page.locator(".vrt-aside .vrt-passage p")
     expect(thought).to_be_hidden()
@@ -271,9 +263,8 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server with the demo judge, and with one for all videos."""
     folder = tmp_path_factory.mktemp("demo")
     other = write_script(folder / "other.jsonl", ["<Think>Well.</Think>" + ANSWER])
-    server = Server(folder, "nano", "--judge", other, forked=True)
-    yield server
-    server.stop()
+    with closing(Server(folder, "nano", "--judge", other, forked=True)) as server:
+        yield server
 
 
 @opened("demo", **steps.WIDE, also={"390": steps.SCREENS["390"]})

@@ -7,17 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.waiting import until
+from tests.ui.conftest import write_script
 from tests.ui.support import handmade_runs, steps
-from tests.ui.support.browsing import (
-    Clips,
-    Open,
-    Page,
-    Route,
-    Serve,
-    Server,
-    expect,
-    write_script,
-)
+from tests.ui.support.browsing import Clips, Open, Page, Route, Serve, Server, expect
 from tests.ui.support.held_stream import HeldAnswer, hold_when, open_held, release, wait_until_held
 from tests.ui.support.saved_examples import ENDLESS, PROMPT
 
@@ -40,9 +32,11 @@ def open_run(page: Page, outcome: str) -> None:
     page.locator(".vrt-open-run").click()
 
 
-def leave_and_come_back(page: Page) -> None:
+def test_no_run_is_lost(page: Page, open_page: Open, server: Server, clips: Clips) -> None:
     """A run goes on after a reload; the list and the way back from an example lead to it."""
-    trace = page.get_by_role("tab", name="Thinking").first
+    steps.begin(page, clips)
+    expect(page).to_have_url(re.compile(r"\?run=[0-9a-f]{24}$"))
+    address, trace = page.url, page.get_by_role("tab", name="Thinking").first
     page.reload()
     steps.expect_running(page)
     expect(page.locator("#prompt textarea")).to_have_value(PROMPT)
@@ -55,24 +49,6 @@ def leave_and_come_back(page: Page) -> None:
     page.go_back()
     steps.expect_running(page)
     steps.stop(page)
-
-
-def delete_by_keyboard(page: Page) -> None:
-    steps.tab(page, "History")
-    page.locator(".vrt-open-run").focus()
-    for key in ("Tab", "Enter", "Enter", "Enter", "Tab"):  # at first it is kept
-        page.keyboard.press(key)
-    expect(steps.button(page, "Delete it")).to_be_focused()
-    page.keyboard.press("Enter")
-    expect(page.locator(".vrt-none")).to_be_visible()
-    expect(page.locator("#history").get_by_text("Deleted.")).to_be_focused()
-
-
-def test_no_run_is_lost(page: Page, open_page: Open, server: Server, clips: Clips) -> None:
-    steps.begin(page, clips)
-    expect(page).to_have_url(re.compile(r"\?run=[0-9a-f]{24}$"))
-    address = page.url
-    leave_and_come_back(page)
     expect(page).to_have_url(address)
     steps.clear(page, "second")
     steps.write_prompt(page, "Another prompt.")
@@ -87,7 +63,14 @@ def test_no_run_is_lost(page: Page, open_page: Open, server: Server, clips: Clip
         expect(steps.headline(visitor)).to_contain_text("the run was stopped")
         expect(visitor.locator(".vrt-tile")).to_have_count(4)
         assert all(steps.video_files(visitor))
-    delete_by_keyboard(page)
+    steps.tab(page, "History")
+    page.locator(".vrt-open-run").focus()
+    for key in ("Tab", "Enter", "Enter", "Enter", "Tab"):  # at first it is kept
+        page.keyboard.press(key)
+    expect(steps.button(page, "Delete it")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator(".vrt-none")).to_be_visible()
+    expect(page.locator("#history").get_by_text("Deleted.")).to_be_focused()
     expect(page).to_have_url(server.url)  # which a reload shows
     stranger.reload()  # the link has ended, too
     steps.wait_for(stranger, "was deleted")

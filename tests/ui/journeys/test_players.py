@@ -13,7 +13,7 @@ from tests.support.small_clips import write_clip
 from tests.support.waiting import until, until_equal
 from tests.ui.support import steps
 from tests.ui.support.barcode_clips import READ, steady, uneven, write_bars
-from tests.ui.support.browsing import PHONE, Clips, Page, Serve, Server, expect, opened
+from tests.ui.support.browsing import Clips, Page, Serve, Server, expect, opened
 from tests.ui.support.saved_examples import ANSWER, ask, write_old
 from vrthinker_core.types import Thumbnail
 from vrthinker_core.video.files import file_digest
@@ -112,9 +112,8 @@ def are_at(page: Page, place: float) -> bool:
 
 def test_the_rail_keeps_videos_of_any_length_together(page: Page, tmp_path: Path) -> None:
     """At speeds that browsers have, and after one has run ahead."""
-    steps.fill(
-        page, (write_clip(tmp_path / "short.mp4", 24), write_clip(tmp_path / "long.mp4", 720))
-    )
+    lengths = {"short.mp4": 24, "long.mp4": 720}
+    steps.fill(page, [write_clip(tmp_path / name, frames) for name, frames in lengths.items()])
     steps.button(page, "Play both").click()
     for drift in (0, 6):  # seconds of the longer one
         page.locator("#second video").evaluate("(it, more) => { it.currentTime += more; }", drift)
@@ -233,12 +232,17 @@ def test_files_and_addresses_replace_each_other_and_a_run_says_what_it_judged(
     expect(notice).to_contain_text("another video 1:")
 
 
+PICTURES = """(all) => all.map((tile) => [Number(tile.dataset.frames),
+    [...tile.querySelectorAll("img")].map((image) => image.getAttribute("src"))])"""
+"""The pictures of each frame that the judge saw, by its number, in the order of the turns."""
+
+
 def test_every_way_to_a_frame_of_a_run_without_videos_leads_to_its_stills(
     page: Page, clips: Clips
 ) -> None:
     steps.show_example(page, 5)
     expect(page.locator("#second .vrt-still")).to_be_visible()
-    seen = steps.tile_pictures(page)
+    seen = dict(page.locator("#trace .vrt-tile").evaluate_all(PICTURES))
     expect(page.locator(".vrt-lost")).to_contain_text("videos of this run are not kept here")
     expect(steps.button(page, "Swap sides")).to_be_disabled()
     assert steps.stills(page) == seen[min(seen)], "a run begins with its first frames"
@@ -283,7 +287,7 @@ def expect_videos_to_take_the_place_of_stills(
     assert steps.stills(page) == [None, None], "a live run has no stills"
 
 
-@opened(phone=PHONE)
+@opened(phone=steps.PHONE)
 def test_on_a_phone_a_tap_plays_and_removes_nothing(page: Page) -> None:
     """Only a video that is not at hand is a still."""
     steps.show_example(page)

@@ -30,17 +30,6 @@ def test_an_example_shows_its_run_and_can_be_compared(page: Page) -> None:
     expect(steps.turns(page)).to_have_count(2)
     expect(page.locator(".vrt-mark")).to_have_count(8)
     expect_video(page, "second", "a-block/second.mp4")
-    unfold_what_was_sent_and_may_be_taken_along(page)
-    steps.tab(page, "All frames")
-    expect(page.locator("#frames .vrt-tile img")).to_have_count(16)
-    page.locator("#frames .vrt-tile").last.click()
-    page.wait_for_function(LOADED)
-    assert steps.link(page).endswith("?trace=a-block")
-    page.locator("#go").click()
-    steps.wait_for(page, "^Finished after 2 turns")
-
-
-def unfold_what_was_sent_and_may_be_taken_along(page: Page) -> None:
     menu, turn = page.locator(".vrt-send"), steps.turns(page).last
     trace = menu.get_by_role("link", name="Trace")
     for put_away in (lambda: page.keyboard.press("Escape"), page.locator("h1").click):
@@ -58,6 +47,13 @@ def unfold_what_was_sent_and_may_be_taken_along(page: Page) -> None:
     expect(sent.last).to_contain_text("<Answer>")
     turn.locator("summary", has_text="Details").click()
     expect(turn.locator(".vrt-foot")).to_be_visible()
+    steps.tab(page, "All frames")
+    expect(page.locator("#frames .vrt-tile img")).to_have_count(16)
+    page.locator("#frames .vrt-tile").last.click()
+    page.wait_for_function(LOADED)
+    assert steps.link(page).endswith("?trace=a-block")
+    page.locator("#go").click()
+    steps.wait_for(page, "^Finished after 2 turns")
 
 
 COPIED = """async () => {

@@ -6,17 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.ui.conftest import write_script
 from tests.ui.support import steps
-from tests.ui.support.browsing import (
-    Clips,
-    Locator,
-    Page,
-    Serve,
-    Server,
-    expect,
-    opened,
-    write_script,
-)
+from tests.ui.support.browsing import Clips, Locator, Page, Serve, Server, expect, opened
 from tests.ui.support.saved_examples import PROMPT, ask, write_example
 from vrthinker_core.traces import load, to_json
 

@@ -23,12 +23,6 @@ def client(server: Server) -> Client:
     return Client(server.url, verbose=False, analytics_enabled=False)
 
 
-def get(server: Server, path: str) -> bytes:
-    """A page, or what else the server gives."""
-    with urllib.request.urlopen(server.url + path, timeout=PATIENCE_S) as response:
-        return bytes(response.read())
-
-
 def ask(
     server: Server, method: str, path: str, body: bytes | list[bytes] = b"", **headers: str
 ) -> tuple[int, str]:
@@ -112,7 +106,7 @@ def check_refused(item: dict[str, Any], words: str) -> None:
 
 def config(server: Server) -> dict[str, Any]:
     """The page's configuration as a browser gets it: its components and events."""
-    return dict(json.loads(get(server, "config")))
+    return dict(json.loads(ask(server, "GET", "config")[1]))
 
 
 def join(server: Server, event: int, values: Sequence[object], session_id: str) -> None:

@@ -8,14 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.slow import slow
-from tests.ui.conftest import (
-    PHONE as PHONE,
-    Clips as Clips,
-    Serve as Serve,
-    Server as Server,
-    within as within,
-    write_script as write_script,
-)
+from tests.ui.conftest import Clips as Clips, Serve as Serve, Server as Server
 
 api = pytest.importorskip("playwright.sync_api")
 APIResponse, Locator, Page, Route = api.APIResponse, api.Locator, api.Page, api.Route

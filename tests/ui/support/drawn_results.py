@@ -1,11 +1,10 @@
 """Folders of results and traces, as `evaluate` leaves them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 from tests.ui.support.handmade_runs import WHOLE, three_turns
-from tests.ui.support.saved_examples import write_example
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import (
     RESULTS,
@@ -15,10 +14,8 @@ from vrthinker_core.results.result import (
     result_of,
     to_line,
 )
-from vrthinker_core.results.trace_files import CONFIG, STATE, add_labels
-from vrthinker_core.traces import load, to_json
-from vrthinker_core.types import Dimension, Preference, StopReason, Trace, Verdict
-from vrthinker_core.types.events import Finished
+from vrthinker_core.traces import to_json
+from vrthinker_core.types import Dimension, Preference, Trace, Verdict
 from vrthinker_core.ui.runs_tab import ListedRuns
 
 TIE, FIRST, SECOND = Preference
@@ -65,38 +62,6 @@ def write_results(folder: Path, results: Iterable[PairResult]) -> Path:
             (folder / each.trace).write_bytes(to_json(three_turns(prompt=each.pair.prompt)))
         with (folder / RESULTS).open("ab") as file:
             file.write(to_line(each))
-    return folder
-
-
-def write_evaluation(folder: Path, rows: int, eighth: str) -> Path:
-    """Rows of which the first has its videos at hand, the seventh was never judged, and the eighth has this prompt."""
-    drawn = [*kinds(), result(8, prompt=eighth), *(result(row) for row in range(9, rows + 1))]
-    example = write_example(folder / "clips")
-    file, trace = f"{TRACES}/judged.json", load(example / "trace.json")
-    clips = [str(example / f"{side}.mp4") for side in ("first", "second")]
-    labels = Verdict(OA=SECOND)
-    pair = EvaluationPair("first", 1, trace.started.prompt, *clips, labels, "Left", "Right")
-    write_results(folder, [*drawn[1:], result_of(pair, trace, file)])
-    (example / "trace.json").rename(folder / file)
-    return folder
-
-
-def write_training(folder: Path, steps: int, others: Mapping[str, Trace]) -> Path:
-    """Rollouts of one prompt, which are right in all labels from step 3 on and give no answer in step 1, and others."""
-    (folder / "rollouts").mkdir()
-    for name in (CONFIG, STATE):
-        (folder / name).write_text("{}")
-    files = dict(others)
-    for step in range(steps):
-        run = three_turns(judge=f"by hand, grpo, step {step}")
-        if step == 1:
-            run = replace(run, turns=run.turns[:2], finished=Finished(StopReason.TOKEN_LIMIT))
-        elif step < 3:
-            run = replace(run, finished=replace(run.finished, verdict=replace(WHOLE, OA=SECOND)))
-        files[f"grpo-step-{step:05d}-sample-0.json"] = run
-    add_labels(folder / "rollouts", dict.fromkeys(files, WHOLE))
-    for name, trace in files.items():
-        (folder / "rollouts" / name).write_bytes(to_json(trace))
     return folder
 
 

@@ -74,16 +74,6 @@ def started(prompt: str = "A ball pans steadily.", **changes: object) -> Started
     return Started(prompt, **{**base, **changes})
 
 
-def doubtful(reasoning: str) -> Trace:
-    """The same, of a judge that said how sure it was, and left out one dimension."""
-    trace, partial = telling_probabilities(reasoning), replace(WHOLE, VQ=None)
-    first, middle, last = trace.turns
-    first = replace(first, reply=replace(first.reply, confidence=2))
-    last = replace(last, reply=replace(last.reply, verdict=partial))
-    finished = replace(trace.finished, verdict=partial)
-    return replace(trace, turns=(first, middle, last), finished=finished)
-
-
 def three_turns(**changes: object) -> Trace:
     """Two requests for frames and an answer; at the end those of the first have left the view."""
     opening, middle = pairs([16, 48, 80, 112]), pairs([10, 30, 60, 90])
@@ -94,15 +84,6 @@ def three_turns(**changes: object) -> Trace:
         answering(3, late, view=refs(opening) + refs(late)),
     )
     return Trace(started(**changes), turns, Finished(StopReason.ANSWERED, WHOLE, seconds=4.6))
-
-
-def many_turns(count: int) -> Trace:
-    """A run of so many turns, each of which showed two pairs of frames of its own."""
-    shown = [pairs([16 + turn, 60 + turn]) for turn in range(count)]
-    asked = [asking(turn + 1, shown[turn], [60]) for turn in range(count - 1)]
-    end = Finished(StopReason.ANSWERED, WHOLE, seconds=4.6)
-    last = answering(count, shown[-1], view=refs([frame for each in shown for frame in each]))
-    return Trace(started(), (*asked, last), end)
 
 
 def both_orders(second: Verdict | None = WHOLE, trace: Trace | None = None, **end: Any) -> Trace:

@@ -198,10 +198,8 @@ class OpenPage:
     """An open page of a visitor; `page["status"]` is what its component `status` shows."""
 
     def __init__(self, here: Inside, name: str = "page", visitor: str = "", **cookies: str) -> None:
-        owner = VISITORS.owner_of(
-            {COOKIE: VISITORS.signed(visitor.ljust(43, "-"))} if visitor else {}
-        )
-        state = SimpleNamespace(visitor=Visitor(owner))
+        cookie = VISITORS.signed(visitor.ljust(43, "-")) if visitor else ""
+        state = SimpleNamespace(visitor=Visitor(VISITORS.owner_of({COOKIE: cookie})))
         told: Any = {"session_hash": name, "cookies": cookies, "query_params": {}, "state": state}
         self.request: Any = SimpleNamespace(**told)
         self.here, self.values = here, defaultdict[Any, Any](lambda: None)

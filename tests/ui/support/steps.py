@@ -15,10 +15,11 @@ from vrthinker_core.traces import from_json, to_json
 from vrthinker_core.types import Trace
 
 SIDES = ("first", "second")
+PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
 SCREENS: dict[str, dict[str, Any]] = {
     "1440": {"viewport": {"width": 1440, "height": 900}},
     "1024": {"viewport": {"width": 1024, "height": 768}},
-    "390": {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True},
+    "390": PHONE,
 }
 WIDE = {"1440": SCREENS["1440"]}
 SMALLER = {name: screen for name, screen in SCREENS.items() if name not in WIDE}
@@ -191,13 +192,6 @@ def stills(page: Page) -> list[str | None]:
     return [one.locator("img").get_attribute("src") if one.is_visible() else None for one in stills]
 
 
-def tile_pictures(page: Page) -> dict[int, list[str]]:
-    """The pictures of each frame that the judge saw, by its number, in the order of the turns."""
-    read = """(all) => all.map((tile) => [Number(tile.dataset.frames),
-        [...tile.querySelectorAll("img")].map((image) => image.getAttribute("src"))])"""
-    return dict(page.locator("#trace .vrt-tile").evaluate_all(read))
-
-
 def chosen(page: Page, part: str = "#trace") -> str | None:
     """The numbers of the frame whose tile is marked as the one that the players show."""
     return page.locator(f"{part} .vrt-tile[aria-current]").get_attribute("data-frames")
@@ -368,7 +362,7 @@ def fits(page: Page) -> bool:
 
 def fits_a_phone(page: Page) -> bool:
     """The same, once its window is that of a phone."""
-    page.set_viewport_size({"width": 390, "height": 844})
+    page.set_viewport_size(PHONE["viewport"])
     return fits(page)
 
 
