@@ -110,11 +110,11 @@ def write_numbered(order: Sequence[int], path: Path) -> Path:
         ([*range(25), *[-1] * 25], "is black from 1.00 s to 2.00 s."),
         ([-1] * 50, "is black throughout."),
         ([-2] * 50, "stands still throughout."),
-        ([*range(20), *[20] * 20, *range(21, 31)], "stands still from 0.80 s to 1.60 s."),
         (
-            [7] * 15 + list(range(20)) + [9] * 15,
-            "stands still from 0.00 s to 0.60 s, from 1.40 s to 2.00 s.",
+            [*[-1] * 15, *range(20), *[-1] * 15],
+            "is black from 0.00 s to 0.60 s, from 1.40 s to 2.00 s.",
         ),
+        ([*range(20), *[20] * 20, *range(21, 31)], ""),  # which `measure` tells, exactly
         ([number // 5 for number in range(50)], ""),
     ],
 )

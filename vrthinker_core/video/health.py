@@ -4,7 +4,7 @@ They are measured on the clip itself, for people who read a verdict on it.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import cv2
@@ -144,43 +144,30 @@ def _slots(facts: ClipFacts) -> Iterator[str]:
 
 
 def _stretches(facts: ClipFacts) -> Iterator[str]:
+    """Yield where the picture is black, and whether nothing moves at all.
+
+    Shorter freezes are for `measure`, which compares all frames with their neighbours.
+    """
     if facts.samples is None:
-        stretches = "black or still stretches were not looked for"
-        yield f"The clip is long and is read piece by piece: {stretches}."
+        missed = "black or still stretches were not looked for"
+        yield f"The clip is long and is read piece by piece: {missed}."
         return
     seen = sorted(facts.samples.keys() & {*facts.plan.grid.indices(facts.frames)})
     samples = [facts.samples[index] for index in seen]
-    black = list(_equal_runs(samples, lambda first, sample: _is_black(first) and _is_black(sample)))
-    still = [
-        (start, end)
-        for start, end in _equal_runs(samples, _is_same)
-        if start < end and not any(first <= start and end <= last for first, last in black)
-    ]
+    black = [*map(_is_black, samples)]
+    if len(seen) > 1 and all(black):
+        yield "The picture is black throughout."
+        return
     # A stretch ends when the next sampled frame begins.
     edges = [*(float(facts.times.starts[index]) for index in seen), facts.times.seconds]
-    for what, runs in (("is black", black), ("stands still", still)):
-        times = [(edges[start], edges[end + 1]) for start, end in runs]
-        long = [f"from {a:.2f} s to {b:.2f} s" for a, b in times if b - a >= 0.5]
-        if (0, len(seen) - 1) in runs and len(seen) > 1:
-            yield f"The picture {what} throughout."
-        elif long:
-            more = f" and in {len(long) - 4} more stretches" if len(long) > 4 else ""
-            yield f"The picture {what} {', '.join(long[:4])}{more}."
-
-
-def _equal_runs(
-    samples: Sequence[GreySample], same: Callable[[GreySample, GreySample], bool]
-) -> Iterator[tuple[int, int]]:
-    """Yield the first and last position of every run of equal samples.
-
-    Samples are compared with the FIRST of the run, so that a slow movement ends it.
-    """
-    start = 0
-    for position in range(1, len(samples) + 1):
-        if position == len(samples) or not same(samples[start], samples[position]):
-            if same(samples[start], samples[start]):
-                yield start, position - 1
-            start = position
+    flips = np.flatnonzero(np.diff([False, *black, False])).reshape(-1, 2)
+    times = [(edges[start], edges[end]) for start, end in flips]
+    long = [f"from {a:.2f} s to {b:.2f} s" for a, b in times if b - a >= 0.5]
+    if long:
+        more = f" and in {len(long) - 4} more stretches" if len(long) > 4 else ""
+        yield f"The picture is black {', '.join(long[:4])}{more}."
+    if len(seen) > 1 and all(_is_same(samples[0], sample) for sample in samples):
+        yield "The picture stands still throughout."
 
 
 def _is_black(sample: GreySample) -> bool:
