@@ -3,7 +3,7 @@ and counts in a tally. A cookie tells the server before it sends a word of a jud
 VRThinker.Blind = class {
   on = /(^|; )vote_first=on(;|$)/.test(document.cookie);
   shuffled = false; // video 2 stands on the left
-  wanted = null; // the pair that is being opened, by its name in `?trace=`
+  isLast = false; // no pair comes after this one
   queue = []; // names of the next pairs
   page = 0; // of an evaluation's list
   tally = { judged: 0, agreed: 0, left: 0, voted: 0 };
@@ -19,8 +19,7 @@ VRThinker.Blind = class {
   }
 
   turn(on) {
-    Object.assign(this, { on, queue: [], page: 0 });
-    this.nextButton.hidden = false;
+    Object.assign(this, { on, isLast: false, queue: [], page: 0 });
     VRThinker.remember("vote_first", on ? "on" : "off");
     document.dispatchEvent(new CustomEvent("vrt:votefirst", { detail: on }));
     this.draw();
@@ -29,10 +28,10 @@ VRThinker.Blind = class {
 
   async next() {
     if (!this.queue.length) this.queue = await this.more();
-    this.wanted = this.queue.shift() ?? null;
-    if (this.wanted) return VRThinker.address.choose(`trace=${this.wanted}`);
-    this.nextButton.hidden = true;
-    this.draw(this.words.last);
+    const name = this.queue.shift();
+    if (name) return VRThinker.address.choose(`trace=${name}`);
+    this.isLast = true;
+    this.draw();
   }
 
   /** Names of further pairs: an evaluation's by its rows, else those of the test scenes. */
@@ -49,14 +48,12 @@ VRThinker.Blind = class {
   }
 
   /** Take what the server says of a run, before it is drawn. */
-  update({ run, address, ballot = {}, vote, verdict }) {
-    if (run !== this.run) {
-      this.isOurs = Boolean(run && this.wanted && address === this.wanted);
-      Object.assign(this, { run, counted: false });
-      this.shuffled = this.isOurs && Math.random() < 0.5;
-      if (this.isOurs) this.wanted = null;
-    }
+  update({ run, over, ballot = {}, vote, verdict }) {
     this.hidden = Boolean(run && ballot.hidden);
+    if (run !== this.run) {
+      this.isOurs = Boolean(this.hidden && over); // no pair that the visitor chose
+      Object.assign(this, { run, counted: false, shuffled: this.isOurs && Math.random() < 0.5 });
+    }
     const { classList } = document.body;
     classList.toggle("vrt-blinded", this.hidden && this.isOurs);
     classList.toggle("vrt-shuffled", this.shuffled);
@@ -79,14 +76,16 @@ VRThinker.Blind = class {
     tally.agreed += judged === value;
   }
 
-  draw(last = "") {
-    const { on, words } = this;
+  draw() {
+    const { on, words, hidden, isLast } = this;
     const { judged, agreed, left, voted } = this.tally;
     const told = `You and the judge agree on ${agreed} of ${judged}; left won ${left} of ${voted}.`;
     this.start.ariaPressed = on;
     say(this.start, on ? words.leave : words.begin);
-    this.node.hidden = !on || this.hidden || !this.run;
-    say(this.said, voted ? `${last} ${told}`.trim() : last);
+    this.node.hidden = !on;
+    this.nextButton.hidden = hidden || isLast;
+    const said = [this.run ? "" : words.on, isLast && !hidden && words.last, voted && told];
+    say(this.said, said.filter(Boolean).join(" "));
   }
 
   onKey(event) {
@@ -94,9 +93,9 @@ VRThinker.Blind = class {
     if (!this.on || ctrlKey || metaKey || altKey || VRThinker.closer.isOpen) return;
     if (target.closest("input, textarea, select, dialog")) return;
     const place = this.hidden ? ["a", "=", "b", "x"].indexOf(key.toLowerCase()) : -1;
-    const isNext = key === "Enter" && !this.node.hidden && !target.closest("button, a, summary");
-    const node = isNext ? this.nextButton : document.querySelectorAll(".vrt-sides button")[place];
-    if (!node) return;
+    const isEnter = key === "Enter" && !target.closest("button, a, summary");
+    const node = isEnter ? this.nextButton : document.querySelectorAll(".vrt-sides button")[place];
+    if (!node || node.hidden) return;
     event.preventDefault();
     event.stopPropagation();
     node.click();

@@ -98,6 +98,7 @@ MEASURED = {
 BLIND_MODE = {
     "begin": "Vote blind",
     "leave": "Leave blind mode",
+    "on": "You vote blind: names and verdicts are hidden until you vote.",
     "help": "Pair after pair, names hidden: vote, then read the verdict.",
     "next": "Next pair ↵",
     "last": "That was the last pair.",

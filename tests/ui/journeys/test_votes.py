@@ -83,6 +83,12 @@ def test_pair_after_pair_is_voted_on_blind_by_keys_alone(page: Page, axe: str) -
     assert steps.serious_violations(page, axe) == []
     page.keyboard.press("Enter")
     expect(tally).to_contain_text("That was the last pair.")
+    page.reload()  # the mode lasts, and says so
+    expect(page.locator(".vrt-hidden")).to_be_visible()
+    for told in ("#players label", ".vrt-measured", ".vrt-walk", ".vrt-turns"):
+        expect(page.locator(told).first).to_be_hidden()
+    page.goto(page.url.partition("?")[0])
+    expect(tally).to_contain_text("You vote blind")
 
 
 @opened(phone=steps.SCREENS["390"])
