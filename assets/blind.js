@@ -54,9 +54,8 @@ VRThinker.Blind = class {
       this.isOurs = Boolean(this.hidden && over); // no pair that the visitor chose
       Object.assign(this, { run, counted: false, shuffled: this.isOurs && Math.random() < 0.5 });
     }
-    const { classList } = document.body;
-    classList.toggle("vrt-blinded", this.hidden && this.isOurs);
-    classList.toggle("vrt-shuffled", this.shuffled);
+    document.body.classList.toggle("vrt-blinded", this.hidden && this.isOurs);
+    document.body.classList.toggle("vrt-shuffled", this.shuffled);
     if (this.isOurs && vote && ballot.own && !this.counted) {
       this.count(vote, verdict);
       requestAnimationFrame(() => this.nextButton.focus({ preventScroll: true }));

@@ -143,7 +143,7 @@ VRThinker.Closer = class {
     say(this.earlier, earlier);
     say(this.later, later);
     this.zoom.set();
-    this.node.showModal();
+    VRThinker.showDialog(this.node);
     this.lenses.focus({ preventScroll: true });
   }
 
@@ -222,9 +222,7 @@ VRThinker.Closer = class {
     this.playButton = button("vrt-moves", "▶", () => this.players.toggle());
     const moment = { type: "range", max: 1, step: "any", "aria-label": "Moment in both videos" };
     this.scrub = element("input", { ...moment, class: "vrt-moves" });
-    this.scrub.addEventListener("input", () => {
-      this.players.stand(Number(this.scrub.value));
-    });
+    this.scrub.oninput = () => this.players.stand(Number(this.scrub.value));
     const own = [this.hint, this.slider, this.pauseButton, this.otherButton];
     this.earlier = button("", "", () => this.step(-1));
     this.later = button("", "", () => this.step(1));
@@ -242,8 +240,6 @@ VRThinker.Closer = class {
     this.node.addEventListener("keydown", (event) => this.onKey(event));
     this.node.addEventListener("wheel", (event) => event.preventDefault());
     this.node.addEventListener("close", () => this.onClose());
-    // Gradio narrows the media queries of a page's style sheet to what stands here.
-    (document.querySelector(".gradio-container .contain") ?? document.body).append(this.node);
   }
 
   onClose() {
@@ -413,9 +409,8 @@ VRThinker.Exact = class {
     this.drawn = Boolean(passages);
     if (!passages) return say(this.body, trouble);
     this.body.removeAttribute("role"); // the trouble is told, but not pages of text
-    const { writeVisible } = VRThinker;
     const draw = ([heading, text]) => {
-      const node = section("h4", heading, passage(text, "pre", writeVisible));
+      const node = section("h4", heading, passage(text, "pre", VRThinker.writeVisible));
       const copy = button("vrt-copy", "Copy", async () => {
         say(copy, (await VRThinker.copy(text)) ? "Copied" : "Not copied");
       });

@@ -2,12 +2,9 @@
 VRThinker.MOST_QUOTED = 120; // characters of the prompt that a run judged
 
 VRThinker.Inputs = class {
-  run = {};
-
   constructor() {
     this.notice = element("p", { class: "vrt vrt-changed", role: "status" });
-    document.addEventListener("vrt:trace", ({ detail }) => {
-      this.run = detail;
+    document.addEventListener("vrt:trace", () => {
       this.draw();
       setTimeout(() => this.draw(), 300); // Gradio writes the prompt of a run that is opened
     });
@@ -17,7 +14,8 @@ VRThinker.Inputs = class {
 
   /** Say what the run judged if the prompt was edited, or a video replaced, after it had begun. */
   draw() {
-    const { prompt: judged, judge, changed, emptied = {} } = this.run;
+    const { shown } = VRThinker;
+    const { prompt: judged, judge, changed, emptied = {} } = shown;
     for (const note of document.querySelectorAll(".vrt-emptied")) note.remove();
     for (const [id, text] of Object.entries(emptied)) {
       document.getElementById(id).append(element("p", "vrt vrt-emptied", text));
@@ -25,7 +23,7 @@ VRThinker.Inputs = class {
     const written = document.querySelector("#prompt textarea")?.value.trim();
     const edited = judged !== undefined && written !== judged.trim();
     const { speaks, title } = VRThinker.chooser ?? {};
-    const mayAsk = this.run.over && !this.run.recorded && this.run.verdict?.says;
+    const mayAsk = shown.over && !shown.recorded && shown.verdict?.says;
     const isOther = mayAsk && speaks && speaks !== judge;
     const other = isOther && `Verdict by ${judge}. Compare to hear ${title}.`;
     fill(this.notice, [edited && [judged], changed, other].filter(Boolean), () => [

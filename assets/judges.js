@@ -132,18 +132,16 @@ VRThinker.JudgeChooser = class {
     this.none = element("p", "vrt-judge-note", words.noneReady);
     this.gpu = element("ul");
     this.demo = element("ul");
-    const section = (name, ...parts) => element("section", "", element("h3", "", name), parts);
     const fold = (name, ...parts) => element("details", "", element("summary", "", name), parts);
     const code = (text) => (text.includes("\n") ? element("code", "", text) : text);
     const way = ([name, text]) => [element("dt", "", name), element("dd", "", code(text))];
-    this.hosts = section(words.hosts, this.form.node);
+    this.hosts = section("h3", words.hosts, this.form.node);
     const ways = element("dl", "vrt-judge-ways", words.ways.flatMap(way));
     this.needs = fold(words.gpu, element("p", "vrt-judge-note", words.gpuHelp), this.gpu);
     this.node = element("dialog", dialog, head,
-      section(words.ready, this.ready, this.none), this.hosts,
+      section("h3", words.ready, this.ready, this.none), this.hosts,
       (this.ways = fold(words.none, element("p", "vrt-judge-note", words.waysHelp), ways)),
-      this.needs, section(words.demo, this.demo));
-    this.node.addEventListener("keydown", (event) => event.stopPropagation()); // moves no player
+      this.needs, section("h3", words.demo, this.demo));
     this.node.addEventListener("click", ({ target }) => target === this.node && this.node.close());
     this.node.addEventListener("close", () => clearTimeout(this.timer));
   }
@@ -164,10 +162,8 @@ VRThinker.JudgeChooser = class {
   /** `then(name)`: what happens with the judge that was chosen. */
   open(then = VRThinker.compareSoon) {
     Object.assign(this, { then, asked: false });
-    // Gradio narrows the media queries of a page's style sheet to what stands here.
-    document.querySelector(".gradio-container .contain").append(this.node);
     say(this.said, this.words.asking);
-    this.node.showModal(); // on closing, what had the focus has it again
+    VRThinker.showDialog(this.node);
     this.look();
   }
 

@@ -191,10 +191,8 @@ VRThinker.showKeys = () => {
   const node = element("dialog", { class: "vrt vrt-keys", "aria-label": "Keys" },
     element("h2", "", "Keys"), element("dl", "", rows.flat()),
     button("vrt-pill", "Close", () => node.close()));
-  node.addEventListener("keydown", (event) => event.stopPropagation());
   node.addEventListener("close", () => node.remove());
-  document.querySelector(".gradio-container .contain").append(node);
-  node.showModal();
+  VRThinker.showDialog(node);
 };
 
 /** Tell lengths that differ: pairs of frames lie at the same share of both videos. */

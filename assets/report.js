@@ -36,8 +36,7 @@ if (data) {
   fill(document.querySelector(".vrt-header .vrt-notes"), trace.notes, items);
   trace.notes = [];
   const look = { controls: true, loop: true, muted: true, playsInline: true };
-  const clip = (src, side) =>
-    make("video", { src, ariaLabel: `Video ${side + 1}`, ...look });
+  const clip = (src, side) => make("video", { src, ariaLabel: `Video ${side + 1}`, ...look });
   const videos = clips.map(clip);
   const named = (video) => element("div", "", element("b", "", video.ariaLabel), video);
   fill(document.querySelector(".vrt-clips"), clips, () => videos.map(named));

@@ -92,10 +92,7 @@ VRThinker.SideBySide = class {
     const head = element("header", "", element("p", title, texts.sideBySide), this.prompt, away);
     this.scroll = element("div", { class: "vrt-columns", role: "group", tabindex: 0, ...named });
     this.node = element("dialog", { class: "vrt vrt-side-by-side", ...named }, head, this.scroll);
-    this.node.onkeydown = (event) => event.stopPropagation(); // the keys of the players rest
     window.addEventListener("popstate", close);
-    // Gradio narrows the media queries of a page's style sheet to what stands here.
-    document.querySelector(".gradio-container .contain").append(this.node);
   }
 
   /** Show these rows. On closing, what had the focus has it again. */
@@ -105,7 +102,7 @@ VRThinker.SideBySide = class {
     const columns = this.columns.slice(0, runs.length);
     this.scroll.replaceChildren(...columns.map((column) => column.node));
     this.scroll.style.setProperty("--turns", "1");
-    this.node.showModal();
+    VRThinker.showDialog(this.node);
     this.scroll.scrollTo(0, 0);
     this.scroll.focus({ preventScroll: true });
     const shown = columns.map((column, place) => column.show(runs[place], prompts.size > 1));
@@ -185,8 +182,7 @@ VRThinker.PickedRows = class {
     this.go = button("vrt-start", texts.sideBySide, () => this.open());
     this.alike = button("", null, () => this.pickAlike());
     const none = button("", texts.clear, () => this.clear());
-    const group = { class: "vrt-picked", role: "group", "aria-label": texts.sideBySide };
-    this.node = element("div", group, this.said, this.go, this.alike, none);
+    this.node = group("vrt-picked", texts.sideBySide, this.said, this.go, this.alike, none);
     this.draw();
   }
 
@@ -289,8 +285,7 @@ VRThinker.FolderList = class extends VRThinker.RunList {
       const chip = button(look, [element("span", "", name), count], toggle);
       return { kind, chip, count };
     });
-    const group = { class: "vrt-row-filters", role: "group", "aria-label": this.texts.filters };
-    return element("div", group, this.filters.map(({ chip }) => chip));
+    return group("vrt-row-filters", this.texts.filters, this.filters.map(({ chip }) => chip));
   }
 
   buildControls() {
@@ -345,7 +340,6 @@ VRThinker.FolderList = class extends VRThinker.RunList {
   }
 
   row(run) {
-    const { RunRow } = VRThinker;
     const { name, opens, prompt, row, source, error } = run;
     const named = [
       element("span", "vrt-row-number", String(row)),
@@ -354,7 +348,7 @@ VRThinker.FolderList = class extends VRThinker.RunList {
     const title = opens
       ? button("vrt-open-row", named, () => VRThinker.openRow(name))
       : element("span", "vrt-row-title", named);
-    const lines = Object.entries({ source, facts: RunRow.facts(run), error });
+    const lines = Object.entries({ source, facts: VRThinker.RunRow.facts(run), error });
     const line = ([kind, told]) => told && element("span", `vrt-row-${kind}`, told);
     const text = element("div", "vrt-row-text", title, lines.map(line));
     const picture = (side) => {
@@ -364,7 +358,7 @@ VRThinker.FolderList = class extends VRThinker.RunList {
       return image;
     };
     const media = element("span", "vrt-row-media", opens && [1, 2].map(picture));
-    const labels = RunRow.labels(run, this.texts);
+    const labels = VRThinker.RunRow.labels(run, this.texts);
     return element("li", { "data-run": name }, this.picked.box(run), media, text, labels);
   }
 

@@ -313,7 +313,14 @@ VRThinker.passage = (text, ...how) => new VRThinker.Passage(...how).update(text)
 VRThinker.items = (texts) => texts.map((text) => element("li", "", passage(text, "span")));
 VRThinker.group = (look, label, ...content) =>
   element("div", { class: look, role: "group", "aria-label": label }, ...content);
-VRThinker.section = (tag, heading, node) => element("section", "", element(tag, "", heading), node);
+/** Show a dialog where Gradio's media queries reach; closed, it gives back the focus. */
+VRThinker.showDialog = (node) => {
+  (document.querySelector(".gradio-container .contain") ?? document.body).append(node);
+  node.onkeydown ??= (event) => event.stopPropagation(); // moves no player
+  node.showModal();
+};
+VRThinker.section = (tag, heading, ...nodes) =>
+  element("section", "", element(tag, "", heading), nodes);
 
 VRThinker.NUMBER = /(#?\d+[,.;:!?)\]}”…]*)/; // with the punctuation that no line may begin with
 /* A number by itself is one, too, but no part of a label, a time or a share. */

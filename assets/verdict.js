@@ -22,8 +22,7 @@ VRThinker.Order = class {
     this.caveats = element("ul", "vrt-caveats");
     const choose = (text, place) => button("", text, () => this.show(place === 1));
     this.buttons = ["As given", "Sides swapped"].map(choose);
-    const turns = element("span", "", "Turns");
-    this.choice = group("vrt-choice", "Turns shown", turns, this.buttons);
+    this.choice = group("vrt-choice", "Turns shown", element("span", "", "Turns"), this.buttons);
     this.said = element("p", { class: "vrt-check", role: "status" });
     this.button = button({ title: help ?? "" }, name, onCheck);
     const parts = [this.line, this.caveats, this.choice];
