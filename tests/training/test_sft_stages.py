@@ -56,9 +56,8 @@ def learn(
     stage: str = "cold-start",
 ) -> Path | None:
     with open_run_folder(out, replace(RUN, stage=stage), config, resume=True) as folder:
-        return train_stage(
-            stage, StageRun(str(model), config, folder, budget or TimeBudget()), data
-        )
+        run = StageRun(str(model), config, folder, budget or TimeBudget())
+        return train_stage(stage, run, data)
 
 
 def test_a_teachers_folder_is_learnt_from_but_for_held_out_pairs(

@@ -112,10 +112,8 @@ def planted_clip(folder: Path, number: int, fault: str) -> Planted:
     pictures = [
         _changed(fault, scene.at(t), other, index, at, rate, rng) for index, t in enumerate(times)
     ]
-    noisy = [
-        np.clip(each + rng.normal(0, noise, each.shape), 0, 255).astype(np.uint8)
-        for each in pictures
-    ]
+    noises = (each + rng.normal(0, noise, each.shape) for each in pictures)
+    noisy = [np.clip(each, 0, 255).astype(np.uint8) for each in noises]
     for index in range(1, len(noisy)):  # A repeated frame repeats its noise, too
         if times[index] == times[index - 1] and fault in ("freeze", "twos", "pulldown"):
             noisy[index] = noisy[index - 1]
