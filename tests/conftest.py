@@ -27,16 +27,9 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 SCRUBBED = (
-    "HF_TOKEN",
-    "HF_HOME",
-    "OPENAI_API_KEY",
-    "GEMINI_API_KEY",
-    "OPENROUTER_API_KEY",
-    "VRTHINKER_API_KEY",
-    "GRADIO_SERVER_NAME",
-    "GRADIO_SERVER_PORT",
-    "SPACE_ID",
-    "SPACES_ZERO_GPU",
+    *("HF_TOKEN", "HF_HOME", "SPACE_ID", "SPACES_ZERO_GPU"),
+    *("OPENAI_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY", "VRTHINKER_API_KEY"),
+    *("GRADIO_SERVER_NAME", "GRADIO_SERVER_PORT"),
 )
 
 # Another process of the tests may have the processor

@@ -29,10 +29,12 @@ ANSWER = {
 ARGUMENT = {"paired": "frame_indices", "concat": "target_frames"}
 
 
-def start(protocol: ProtocolName = "paired", **settings: object) -> Deliberation:
+def start(
+    protocol: ProtocolName = "paired", prompt: str = "A ball rolls.", **settings: object
+) -> Deliberation:
     chosen = Settings(protocol=protocol, **settings)  # type: ignore[arg-type]
     prompts = make_protocol(chosen, protocol)
-    return Deliberation("A ball rolls.", prompts, with_defaults(chosen, prompts), frames)
+    return Deliberation(prompt, prompts, with_defaults(chosen, prompts), frames)
 
 
 def call(protocol: str, *indices: int) -> str:
@@ -174,9 +176,7 @@ def test_tokens_are_kept_as_generated_unless_the_text_was_cut() -> None:
 
 
 def test_control_tokens_in_a_prompt_never_reach_the_messages() -> None:
-    protocol = make_protocol(Settings(), "paired")
-    settings = with_defaults(Settings(), protocol)
-    run = Deliberation("A <|im_end|> ball <tool_call>", protocol, settings, frames)
+    run = start(prompt="A <|im_end|> ball <tool_call>")
     assert "<|im_end|>" not in run.ask()[-1].text
     assert "A " in run.ask()[-1].text
 

@@ -102,9 +102,8 @@ def test_a_trace_that_was_tampered_with_is_refused(stored: bytes, place: str) ->
 
 
 def test_what_a_reply_may_hold_is_read_back(stored: bytes) -> None:
-    reply = Paired().parse(
-        f"<tool_call>[1, 1e300, -{'9' * 39}, {'9' * 40}, NaN, -3, 0.5, true, null]</tool_call>"
-    )
+    numbers = f"1, 1e300, -{'9' * 39}, {'9' * 40}, NaN, -3, 0.5"
+    reply = Paired().parse(f"<tool_call>[{numbers}, true, null]</tool_call>")
     trace = from_json(stored)
     said = replace(trace, turns=(replace(trace.turns[0], reply=replace(reply, confidence=5)),))
     assert len(reply.wants.dropped) == 8
@@ -164,10 +163,9 @@ def test_a_picture_is_measured_by_its_header_alone(stored: bytes, size: tuple[in
 
 
 @pytest.mark.parametrize(
-    "size", [(40_000, 28), (28, 40_000), (400, 300), (2, 1), (1792, 224)], ids=str
+    ("width", "height"), [(40_000, 28), (28, 40_000), (400, 300), (2, 1), (1792, 224)]
 )
-def test_the_thumbnail_of_every_frame_can_be_read_back(size: tuple[int, int]) -> None:
-    width, height = size
+def test_the_thumbnail_of_every_frame_can_be_read_back(width: int, height: int) -> None:
     noise = random.Random(1).randbytes(width * height * 3)
     frame = Frame(FrameRef(3, Side.FIRST), 5, 0.2, 0.3, width, height, "key", noise)
     trace = handmade_runs.three_turns()

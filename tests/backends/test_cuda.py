@@ -65,14 +65,10 @@ def test_whole_comparisons_are_those_of_a_processor(
     on_gpu: TransformersBackend, nano: TransformersBackend, caplog: pytest.LogCaptureFixture
 ) -> None:
     pairs = [PAIRS.pair(number) for number in range(4)]
-    replies = [
-        [
-            [turn.completion.tokens for turn in rollout.run.turns]
-            for pair in pairs
-            for rollout in play([pair], backend, Settings())
-        ]
-        for backend in (on_gpu, nano)
-    ]
+    replies = []
+    for backend in (on_gpu, nano):
+        runs = [rollout.run for pair in pairs for rollout in play([pair], backend, Settings())]
+        replies.append([[turn.completion.tokens for turn in run.turns] for run in runs])
     assert replies[0] == replies[1]
     assert on_gpu.loaded.steps_per_sync > 0
     assert not caplog.records, "a CUDA graph was captured"

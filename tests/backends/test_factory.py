@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.test_cli import call
 from vrthinker_core import VideoPair, compare, open_backend
 from vrthinker_core.backends import DEFAULT_CHECKPOINT, default_choice, factory, offers
 from vrthinker_core.backends.checkpoint_files import PUBLISHED_PROTOCOLS
@@ -27,7 +28,6 @@ from vrthinker_core.backends.judge_name import (
 )
 from vrthinker_core.backends.offers import LocalServer
 from vrthinker_core.backends.served_model import read_key
-from vrthinker_core.cli import main
 from vrthinker_core.errors import BadInput, CheckpointError, explain
 from vrthinker_core.ui.judges import judge_openers
 
@@ -135,21 +135,11 @@ def test_what_does_not_run_says_why(machine: Any, monkeypatch: pytest.MonkeyPatc
     assert [offer.judge for offer in found.values() if not offer.real_videos] == ["nano"]
 
 
-def command(*words: str) -> object:
-    """The exit status of a command in this process."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["vrthinker", *words])
-        with pytest.raises(SystemExit) as ended:
-            main()
-    return ended.value.code
-
-
-def test_the_command_prints_the_table_and_the_default(
-    machine: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_prints_the_table_and_the_default(machine: Any) -> None:
     machine("cuda", 12)
-    assert command("judges") == 0
-    *_, last = (shown := capsys.readouterr().out).splitlines()
+    status, shown, _ = call("judges")
+    *_, last = shown.splitlines()
+    assert status == 0
     assert "hf:qunwang13/vrthinker?quantize=4bit" in shown
     assert last.startswith("The default here: --judge ")
 
@@ -250,17 +240,17 @@ def test_a_backend_with_wrong_parts_is_refused_before_the_run(pair: VideoPair) -
 
 @pytest.mark.usefixtures("folder")
 def test_the_command_line_takes_it_and_shows_no_traceback(
-    clips: tuple[Path, Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    clips: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logging.getLogger(), "handlers", [])  # As in a process of its own
     compare = ["compare", *map(str, clips), "--prompt", "A red ball.", "--json", "--judge"]
-    assert command(*compare, "python:vrt_mine:judge") == 0
-    assert json.loads(capsys.readouterr().out) == {"TA": 0, "MQ": 0, "VQ": 2, "OA": 1}
+    status, labels, _ = call(*compare, "python:vrt_mine:judge")
+    assert (status, json.loads(labels)) == (0, {"TA": 0, "MQ": 0, "VQ": 2, "OA": 1})
     teacher = ["teacher", "--data", "drawn:1", "--pairs", "1", "--out", "taught", "--judge"]
-    for words, status in ((compare, 3), (teacher, 2)):
-        assert command(*words, "python:vrt_mine:broken") == status
-        assert "The judge failed: IndexError: " in (said := capsys.readouterr().err)
-        assert "Traceback" not in said
+    for words, ended in ((compare, 3), (teacher, 2)):
+        status, _, said = call(*words, "python:vrt_mine:broken")
+        assert (status, "Traceback" in said) == (ended, False)
+        assert "The judge failed: IndexError: " in said
     for frame in sys.modules["vrt_mine"].seen:
         assert frame.array.shape == (frame.height, frame.width, 3)
         assert np.array_equal(frame.array, np.asarray(frame.image))

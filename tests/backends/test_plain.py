@@ -120,9 +120,8 @@ def test_stop_during_a_prefill_is_heard_at_the_next_layer(
 
 LAST_ALONE = CHATML.replace("{% for m in messages %}", "{% for m in messages[-1:] %}")
 ONE_PICTURE = CHATML.replace("for p in m.content", "for p in m.content[-2:]")
-ODD = CHATML.replace("{{ p.text }}", "{{ p.text if loop.last }}", 1).replace(
-    "m.role }}", "'user' }}"
-)
+ODD = CHATML.replace("{{ p.text }}", "{{ p.text if loop.last }}", 1)
+ODD = ODD.replace("m.role }}", "'user' }}")
 FORGETFUL = CHATML.replace("{{ p.text }}", "{{ p.text.split('</think>')[-1] }}")
 TEMPLATES = {
     "no template": ("qwen3_vl", "", "no chat template"),

@@ -405,9 +405,7 @@ def test_adaptive_rounds_find_the_order_with_fewer_pairs_than_random_ones() -> N
     assert wrong["adaptive"] < 0.8 * wrong["random"]
 
 
-def total_order(generators: int, prompts: int) -> tuple[Counts, Counts]:
-    none = np.zeros((generators, generators))
-    return np.triu(none + prompts, 1), none
+TOTAL_ORDER = np.triu(np.full((5, 5), 5.0), 1), np.zeros((5, 5))
 
 
 def drawn(generators: int, prompts: int, spread: float, v: float) -> tuple[Counts, Counts]:
@@ -424,7 +422,7 @@ def drawn(generators: int, prompts: int, spread: float, v: float) -> tuple[Count
 
 @pytest.mark.parametrize(
     "counts",
-    [total_order(5, 5), drawn(5, 12, 3.0, 0.0), drawn(6, 20, 3.0, 0.02), drawn(4, 9, 1.0, 0.3)],
+    [TOTAL_ORDER, drawn(5, 12, 3.0, 0.0), drawn(6, 20, 3.0, 0.02), drawn(4, 9, 1.0, 0.3)],
 )
 def test_no_other_strengths_are_likelier(counts: tuple[Counts, Counts]) -> None:
     """The likelihood is concave: where a little more or less of each makes it smaller, nothing at all is larger."""

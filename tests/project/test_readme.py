@@ -117,22 +117,13 @@ def test_the_first_commands_run_in_a_new_terminal(tmp_path: Path) -> None:
     """Nothing but the system's own programs is on its path, as after the line that installs."""
     if not (Path(sys.prefix) / "bin" / "activate").is_file():
         pytest.skip("these tests run in no virtual environment")
-    for name, there in (
-        (".venv", Path(sys.prefix)),
-        ("vrthinker_core", ROOT / "vrthinker_core"),
-        ("assets", ROOT / "assets"),
-    ):
-        (tmp_path / name).symlink_to(there)
+    (tmp_path / ".venv").symlink_to(Path(sys.prefix))
+    for name in ("vrthinker_core", "assets"):
+        (tmp_path / name).symlink_to(ROOT / name)
     (commands,) = (body for kind, body in BLOCKS if kind == "sh" and "activate" in body)
-    shell = ["/bin/sh", "-ec", commands]
+    shell, bare = ["/bin/sh", "-ec", commands], {"PATH": os.defpath}
     done = subprocess.run(
-        shell,
-        cwd=tmp_path,
-        env={"PATH": os.defpath},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
+        shell, cwd=tmp_path, env=bare, capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0, done.stderr
     assert "\nVerdict\n" in done.stdout
@@ -141,13 +132,9 @@ def test_the_first_commands_run_in_a_new_terminal(tmp_path: Path) -> None:
 @pytest.mark.parametrize("readme", READMES)
 def test_every_command_line_of_a_readme_is_understood(readme: str) -> None:
     """Its options and values are read, without running it."""
-    text = READMES[readme]
-    lines = [
-        *re.findall(
-            r"^(?:accelerate .* -m vrthinker_core|vrthinker) (.+)", text.replace("`", "\n"), re.M
-        ),
-        *re.findall(r"^\|.*\| `(.+)` \|$", text, re.M) * (readme == "README.md"),
-    ]
+    text, begun = READMES[readme], r"^(?:accelerate .* -m vrthinker_core|vrthinker) (.+)"
+    lines = re.findall(begun, text.replace("`", "\n"), re.M)
+    lines += re.findall(r"^\|.*\| `(.+)` \|$", text, re.M) * (readme == "README.md")
     command = typer.main.get_command(app)
     for line in lines:
         if any(line.startswith(name) for name in command.commands):  # type: ignore[attr-defined]

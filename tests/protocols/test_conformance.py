@@ -56,12 +56,10 @@ def test_all_cases_are_there() -> None:
 def test_reply(case: dict[str, Any]) -> None:
     protocol = make_protocol(Settings(), case["protocol"])
     text = reply_of(case)
-    read = to_expected(
-        in_a_second(lambda: protocol.parse(text, cut=case["finish_reason"] == "length"))
-    )
-    assert any(
-        agrees(read, accepted) for accepted in (case["expected"], *case.get("also_accept", ()))
-    ), read
+    cut = case["finish_reason"] == "length"
+    read = to_expected(in_a_second(lambda: protocol.parse(text, cut=cut)))
+    accepted = (case["expected"], *case.get("also_accept", ()))
+    assert any(agrees(read, each) for each in accepted), read
 
 
 TIMES, LONG = 20_000, 1_000_000

@@ -163,11 +163,8 @@ def test_notes_on_the_world_that_nano_learnt_are_read() -> None:
         "30%,67% and at 27%,44%) dark, moves oddly; video 2 with nothing to follow clear, moves; "
         "so far video 1: dark at #28, moves smoothly; so far video 2: clear, moves smoothly."
     )
-    read = [
-        (fact.frame, fact.picture, fact.motion)
-        for each in read_frame_facts(whole)
-        for fact in each.frames
-    ]
+    facts = [fact for each in read_frame_facts(whole) for fact in each.frames]
+    read = [(fact.frame, fact.picture, fact.motion) for fact in facts]
     assert read == [("28", "dark", "moves oddly"), ("28", "clear", "moves")]
 
 

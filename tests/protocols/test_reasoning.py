@@ -18,20 +18,14 @@ OWN = "<Snapshot>s</Snapshot><Think>t</Think>"
 
 def tags(protocol: PromptProtocol) -> tuple[str, str, str]:
     """(a quoted answer, a quoted call, a call for frame 64)."""
-    return (
-        f"{protocol.redirect[1]}{ONE}{protocol.redirect[1].replace('<', '</')}",
-        protocol.call([1]),
-        protocol.call([64]),
-    )
+    begin = protocol.redirect[1]
+    return f"{begin}{ONE}{begin.replace('<', '</')}", protocol.call([1]), protocol.call([64])
 
 
 def action(reply: Reply) -> tuple[str, tuple[int, ...], dict[Dimension, int]]:
-    wants, verdict = reply.wants, reply.verdict
-    return (
-        reply.kind,
-        wants.indices if wants else (),
-        {name: int(label) for name, label in verdict.labels.items()} if verdict else {},
-    )
+    wants, labels = reply.wants, reply.verdict.labels if reply.verdict else {}
+    numbers = {name: int(label) for name, label in labels.items()}
+    return reply.kind, wants.indices if wants else (), numbers
 
 
 FORMS = [
@@ -64,27 +58,19 @@ def test_what_reasoning_quotes_neither_ends_the_run_nor_asks_for_frames(
     begin: str, end: str, cut: bool, protocol: PromptProtocol
 ) -> None:
     answer, call, wanted = tags(protocol)
-    for quoted in (
-        answer,
-        call,
-        f"{call} or {answer}",
-        f"<tool_call> or {protocol.redirect[1]}",
-        f"{answer} in <Think> tags",
-    ):
+    quotations = [answer, call, f"{call} or {answer}", f"{answer} in <Think> tags"]
+    for quoted in (*quotations, f"<tool_call> or {protocol.redirect[1]}"):
         said = f"{begin}I could end with {quoted}. No.{end}\n\n"
-        asks, ends = (
-            protocol.parse(f"{said}{OWN}{wanted}", cut=cut),
-            protocol.parse(f"{said}{OWN}<Answer>{TWO}</Answer>", cut=cut),
-        )
+        asks = protocol.parse(f"{said}{OWN}{wanted}", cut=cut)
+        ends = protocol.parse(f"{said}{OWN}<Answer>{TWO}</Answer>", cut=cut)
         assert action(asks) == ("tool", (64,), {})
         assert action(ends) == ("answer", (), dict.fromkeys(Dimension, 2))
         assert (asks.problems, ends.problems) == ((), ())
         assert "I could end with " in asks.think + asks.snapshot
         if "<Think>" not in quoted:
             assert (asks.snapshot, asks.think.endswith("\nt")) == ("s", True)
-            assert protocol.parse(f"{said}Video 2.", cut=cut).kind == "invalid", (
-                "no quotation stands in for what is missing"
-            )
+            # No quotation stands in for what is missing
+            assert protocol.parse(f"{said}Video 2.", cut=cut).kind == "invalid"
 
 
 @pytest.mark.parametrize(

@@ -19,22 +19,11 @@ THINK = (
 @pytest.mark.parametrize(
     ("texts", "sentences"),
     [
-        (
-            [THINK],
-            [
-                "TA: video 1 follows the prompt at 1.5 s, see frame 30.",
-                "MQ: video 2 leaps.",
-                "VQ: both are clear, so 0.",
-                "",
-            ],
-        ),
-        (
-            ["Nothing.", "Overall, video 2 wins.", "Overall, a tie."],
-            ["", "", "", "Overall, video 2 wins."],
-        ),
+        ([THINK], ["TA: video 1 follows the prompt at 1.5 s, see frame 30.", "MQ: video 2 leaps.", "VQ: both are clear, so 0.", ""]),
+        (["Nothing.", "Overall, video 2 wins.", "Overall, a tie."], ["", "", "", "Overall, video 2 wins."]),
         (["The quality of the motion is low."], ["", "The quality of the motion is low.", "", ""]),
     ],
-)
+)  # fmt: skip
 def test_the_first_sentence_about_a_dimension_is_found(
     texts: list[str], sentences: list[str]
 ) -> None:
@@ -74,10 +63,8 @@ def test_numbers_that_were_shown_count_as_frames_whatever_they_are_called(
 )
 def test_more_words_lead_to_a_dimension(dimension: Dimension, sentence: str) -> None:
     assert find_sentence(dimension, [f"The scene is a kitchen. {sentence} So be it."]) == sentence
-    assert (
-        find_sentence(dimension, [f"{dimension}: it is said here. {sentence}"])
-        == f"{dimension}: it is said here."
-    )
+    said = f"{dimension}: it is said here."
+    assert find_sentence(dimension, [f"{said} {sentence}"]) == said
 
 
 @given(st.text(max_size=400), st.sampled_from(Dimension))

@@ -95,19 +95,9 @@ def test_slips_are_repaired_and_named(body: str) -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        "",
-        "null",
-        "42",
-        "frames 10 and 30",
-        "select_frames([10, 30])",
-        "{10, 30}",
-        '{"a": "b',
-        '{"a": [1, 2',
-        "[1, 12",
-        "{'frame_indices': 1, 2, 3}",
-        "{'frame_indices': [1, 2] 3, 4]}",
-        "[10:30]",
-        "{'frame_indices': [1, 12",
+        *("", "null", "42", "frames 10 and 30", "select_frames([10, 30])", "{10, 30}", "[10:30]"),
+        *('{"a": "b', '{"a": [1, 2', "[1, 12", "{'frame_indices': [1, 12"),
+        *("{'frame_indices': 1, 2, 3}", "{'frame_indices': [1, 2] 3, 4]}"),
         '{"arguments": {"frame_indices": [10, 30}',
         '{"arguments": {"frame_indices": [10, 30]',
     ],
@@ -231,23 +221,15 @@ CALL = '<tool_call>{"frame_indices": [5]}</tool_call>'
         (f"<tool_call>{json.dumps([{'frame_indices': [5]}] * 201)}</tool_call>", (5,)),
         (CALL * 200 + CALL.replace("5", "6"), (5,)),
     ],
-    ids=[
-        "200,000 numbers",
-        "the 1001st number alone is a frame",
-        "201 calls in a list",
-        "201 calls",
-    ],
+    ids=["200,000 numbers", "the 1001st alone is a frame", "201 calls in a list", "201 calls"],
 )
 def test_a_reply_that_asks_for_more_than_is_read_says_so(text: str, found: tuple[int, ...]) -> None:
     reply = Paired().parse(text)
     assert (reply.wants.indices, reply.wants.truncated) == (found, True)
-    (told,) = (
-        problem.detail for problem in reply.problems if problem.kind is ProblemKind.TRUNCATED
-    )
+    (told,) = (each.detail for each in reply.problems if each.kind is ProblemKind.TRUNCATED)
     assert "1,000 frame numbers and 200 calls" in told
-    assert all("None of the frames" not in problem.detail for problem in reply.problems), (
-        "it was not looked at every one"
-    )
+    # Not every one was looked at
+    assert all("None of the frames" not in problem.detail for problem in reply.problems)
 
 
 def test_the_most_that_is_read_is_not_called_too_much() -> None:
@@ -271,11 +253,8 @@ def test_a_bad_call_does_not_spoil_a_good_one(broken: str) -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        "{}",
-        '{"frames": [3]}',
-        '{"name": "select_frames"}',
-        '{"frame_indices": [500]}',
-        '{"frame_indices": []}',
+        *("{}", '{"frames": [3]}', '{"name": "select_frames"}'),
+        *('{"frame_indices": [500]}', '{"frame_indices": []}'),
     ],
 )
 def test_a_readable_call_without_frames_has_no_valid_frames(body: str) -> None:

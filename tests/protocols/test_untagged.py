@@ -43,34 +43,18 @@ QUOTED = [f"The caption reads:\n> {answer}" for answer in READ[:10]]
 QUOTED += [f'The caption reads "{answer}"' for answer in READ[:10]]
 QUOTED += [f'The prompt said\n"\n{head}{PLAIN}"' for head in HEADS * 2]
 QUOTED += [f"The last reply wrote:\n{head}{PLAIN}" for head in HEADS * 2]
-EXAMPLES = [
-    f"{said}\n{answer}"
-    for said, answer in product(
-        (
-            "For example:",
-            "I should end with",
-            "The format is as follows.",
-            "If video 1 were better, I would say",
-        ),
-        READ[:10],
-    )
-]
-COMPARED = [
-    f"{head}{body}"
-    for head, body in product(
-        HEADS,
-        (
-            "TA=1 < 2, VQ=2, MQ=0, OA=1",
-            "TA=1, VQ=2 out of 5, MQ=0, OA=1",
-            "TA=1, VQ=2, MQ=0, OA=1 or 2",
-            "TA=1/2, VQ=2, MQ=0, OA=1",
-            "TA=1, VQ=2, MQ=0, OA=10",
-            "TA=1, VQ=2, OA=1",
-            "TA=1, VQ=2, MQ=0, OA=1, TA=2",
-            f"{PLAIN}, but I am not sure. I need more frames.",
-        ),
-    )
-]
+INTRODUCTIONS = (
+    *("For example:", "I should end with", "The format is as follows."),
+    "If video 1 were better, I would say",
+)
+EXAMPLES = [f"{said}\n{answer}" for said, answer in product(INTRODUCTIONS, READ[:10])]
+COMPARISONS = (
+    *("TA=1 < 2, VQ=2, MQ=0, OA=1", "TA=1, VQ=2 out of 5, MQ=0, OA=1"),
+    *("TA=1, VQ=2, MQ=0, OA=1 or 2", "TA=1/2, VQ=2, MQ=0, OA=1", "TA=1, VQ=2, MQ=0, OA=10"),
+    *("TA=1, VQ=2, OA=1", "TA=1, VQ=2, MQ=0, OA=1, TA=2"),
+    f"{PLAIN}, but I am not sure. I need more frames.",
+)
+COMPARED = [f"{head}{body}" for head, body in product(HEADS, COMPARISONS)]
 
 
 @pytest.mark.parametrize("before", BEFORE)

@@ -165,14 +165,11 @@ def as_a_rollout(engine: Engine, backend: Backend, cancelled: Cancelled) -> Gene
     """The events of a rollout of the pair."""
     from vrthinker_core.training.pair_set import ClipFrames, OpenClips
 
-    plan = Paired().frame_plan
-    with OpenClips(plan) as clips:
-        engine.played.append(
-            Comparison(
-                engine.pair, backend, cancelled=cancelled, source=ClipFrames(engine.pair, clips)
-            )
-        )
-        yield from run_events(engine.played[-1])
+    with OpenClips(Paired().frame_plan) as clips:
+        source = ClipFrames(engine.pair, clips)
+        comparison = Comparison(engine.pair, backend, cancelled=cancelled, source=source)
+        engine.played.append(comparison)
+        yield from run_events(comparison)
 
 
 ENGINES: dict[str, tuple[str, int, type[OddBackend]]] = {

@@ -10,11 +10,7 @@ import yaml
 import vrthinker_core.training as room
 from vrthinker_core.backends.judge_name import NANO
 from vrthinker_core.training.config import changed_config, preset_config
-from vrthinker_core.training.estimate import (
-    TrainingEstimate,
-    estimate,
-    model_shape,
-)
+from vrthinker_core.training.estimate import TrainingEstimate, estimate, model_shape
 from vrthinker_core.training.rollouts import LIVE
 from vrthinker_core.training.run_folder import TrainedStage
 
@@ -41,29 +37,15 @@ def test_weights_are_counted_from_a_configuration() -> None:
         ("rejection", ["rejection.most=null"], 8, 20.6, [3.8, 9.2], (40_000, 160_000, 157, 256)),
         ("grpo", [], 8, 48.5, [19.0, 8.8], (153_600, 153_600, 300, 512)),
         ("grpo", ["grpo.vllm_mode=server"], 8, 24.5, [19.0, 8.8], (153_600, 153_600, 300, 512)),
-        (
-            "grpo",
-            ["grpo.lora=64", "grpo.vllm_mode="],
-            8,
-            67.3,
-            [15.6, 8.8],
-            (153_600, 153_600, 300, 512),
-        ),
+        ("grpo", ["grpo.lora=64", "grpo.vllm_mode="], 8, 67.3, [15.6, 8.8], (153_600, 153_600, 300, 512)),
     ],
-)
+)  # fmt: skip
 def test_a_plan_takes_so_much_memory_time_and_so_many_steps(
-    stage: TrainedStage,
-    changes: list[str],
-    gpus: int,
-    gib: float,
-    hours: list[float],
-    counted: tuple[int, ...],
-) -> None:
+    stage: TrainedStage, changes: list[str], gpus: int, gib: float, hours: list[float], counted: tuple[int, ...]
+) -> None:  # fmt: skip
     found = estimate(stage, SHAPE, changed_config(preset_config("7b"), changes), gpus)
-    assert (round(found.needed, 1), [round(each, 1) for each in found.hours.values()]) == (
-        gib,
-        hours,
-    )
+    assert round(found.needed, 1) == gib
+    assert [round(each, 1) for each in found.hours.values()] == hours
     assert (found.problem == "") == (gib < 72)
     assert (found.rows, found.played, *found.steps) == counted
     steps = next(line.split() for line in found.lines() if "optimizer steps" in line)

@@ -44,11 +44,8 @@ FEW = (
     "settings.max_turns=1 rejection.pairs=3 rejection.samples=1 rejection.temperature=0.7 "
     "rejection.num_train_epochs=1 rejection.per_device_train_batch_size=1"
 )
-START = (
-    *("train", "rejection", "--model", "nano", "--data", "drawn:3"),
-    *(f"--set={each}" for each in FEW.split()),
-    "--out",
-)
+START = ("train", "rejection", "--model", "nano", "--data", "drawn:3")
+START += (*(f"--set={each}" for each in FEW.split()), "--out")
 
 
 def in_processes(count: int, train: Callable[..., None], *arguments: object) -> None:
@@ -183,13 +180,8 @@ def test_fsdp2_trains_the_same_weights(own: bool, tmp_path: Path) -> None:
     ],
 )
 def test_what_a_launch_cannot_do_is_one_sentence(
-    stage: TrainedStage,
-    version: str,
-    changes: list[str],
-    said: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    stage: TrainedStage, version: str, changes: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
     for name, value in {**LAUNCHED, "WORLD_SIZE": "2", "FSDP_VERSION": version}.items():
         monkeypatch.setenv(name, value)
     config, processes = changed_config(preset_config("nano"), changes), Processes(2, 1)

@@ -56,9 +56,8 @@ def learn(
     stage: str = "cold-start",
 ) -> Path | None:
     with open_run_folder(out, replace(RUN, stage=stage), config, resume=True) as folder:
-        return train_stage(
-            stage, StageRun(str(model), config, folder, budget or TimeBudget()), data
-        )
+        run = StageRun(str(model), config, folder, budget or TimeBudget())
+        return train_stage(stage, run, data)
 
 
 def test_a_teachers_folder_is_learnt_from_but_for_held_out_pairs(
@@ -67,13 +66,8 @@ def test_a_teachers_folder_is_learnt_from_but_for_held_out_pairs(
     said: list[str] = []
     list(run_teacher(KNOWING, range(3), tmp_path / "taught"))
     data = TrainingData(PairSet(PAIRS.pair, 3), runs=tmp_path / "taught")
-    changes = [
-        "traces=4",
-        "learning_rate=0.003",
-        "lr_scheduler_type=constant_with_warmup",
-        "warmup_steps=0",
-    ]
-    config = changed_config(CONFIG, [f"cold_start.{change}" for change in changes])
+    few = "traces=4 learning_rate=0.003 lr_scheduler_type=constant_with_warmup warmup_steps=0"
+    config = changed_config(CONFIG, [f"cold_start.{change}" for change in few.split()])
     made = learn(tiny, tmp_path / "run", data, TimeBudget(say=said.append), config)
     assert made == tmp_path / "run" / "checkpoint"
     held_out = "2 of 3 runs pass the filters; 1 not: its pair is held out to measure with."

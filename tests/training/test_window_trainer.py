@@ -48,21 +48,14 @@ def played(
     field = "frame_indices" if protocol == "paired" else "target_frames"
     replies = [look(*each, field=field) for each in looks]
     settings = Settings(protocol=protocol, window=window, max_turns=5)
-    pair = PAIRS.pair(number)
-    rollout = scripted_rollout(
-        pair, *replies, answer(pair.truth), protocol=protocol, settings=settings
-    )
-    turns = [
-        replace(
-            turn,
-            completion=replace(
-                turn.completion,
-                tokens=tuple(judge.loaded.tokenizer.encode(turn.completion.text)),
-                redirected=(0, 6) if turn.number == len(rollout.run.turns) else None,
-            ),
-        )
-        for turn in rollout.run.turns
-    ]
+    replies.append(answer((pair := PAIRS.pair(number)).truth))
+    rollout = scripted_rollout(pair, *replies, protocol=protocol, settings=settings)
+    turns = []
+    for turn in rollout.run.turns:
+        tokens = tuple(judge.loaded.tokenizer.encode(turn.completion.text))
+        redirected = (0, 6) if turn.number == len(rollout.run.turns) else None
+        told = replace(turn.completion, tokens=tokens, redirected=redirected)
+        turns.append(replace(turn, completion=told))
     return replace(rollout, run=replace(rollout.run, turns=tuple(turns)))
 
 
@@ -141,9 +134,8 @@ def log_probabilities(
                 seen[name] = judge.loaded.vision.pixel_values(some)
                 seen[f"{kind}_grid_thw"] = torch.tensor([item.grid_thw for item in some])
         kinds = (whole == control.image_pad).long() + 2 * (whole == control.video_pad).long()
-        logits = model(input_ids=whole, mm_token_type_ids=kinds, **seen).logits[
-            0, len(ids) - 1 : -1
-        ]
+        logits = model(input_ids=whole, mm_token_type_ids=kinds, **seen).logits
+        logits = logits[0, len(ids) - 1 : -1]
         found = torch.log_softmax(logits, -1).gather(1, torch.tensor(reply)[:, None])[:, 0]
         yield found[6 if turn is rollout.run.turns[-1] else 0 :]
 
@@ -202,14 +194,8 @@ def two_groups(checkpoint: Path, looks: int = 3, **how: Any) -> list[Group]:
     ],
 )
 def test_gradients_are_those_of_the_written_out_objective(
-    looks: int,
-    how: Any,
-    rows: int,
-    objective: Objective,
-    micro_batch: int,
-    checkpoint: Path,
-    tmp_path: Path,
-) -> None:
+    looks: int, how: Any, rows: int, objective: Objective, micro_batch: int, checkpoint: Path, tmp_path: Path
+) -> None:  # fmt: skip
     """Padding, fillers, redirected tokens, tool replies and passes change nothing; concat opens with a video."""
     groups = two_groups(checkpoint, looks, **how)
     loaded = TransformersBackend.load(str(checkpoint)).loaded

@@ -90,13 +90,10 @@ def test_the_seconds_left_are_those_of_the_turns_that_ended(
 def test_the_totals_are_those_of_all_turns() -> None:
     turns = handmade_runs.three_turns().turns
     assert totals(turns) == "14 pairs · 936 tokens read, 25 written"
-    half_kept = [
-        replace(turn, completion=replace(turn.completion, reused_tokens=300)) for turn in turns
-    ]
-    assert totals(half_kept) == "14 pairs · 36 tokens read, 25 written"
-    assert totals(replace(turn, completion=Completion("x")) for turn in turns) == "14 pairs", (
-        "what is not known is left out"
-    )
+    kept = [replace(each, completion=replace(each.completion, reused_tokens=300)) for each in turns]
+    assert totals(kept) == "14 pairs · 36 tokens read, 25 written"
+    # What is not known is left out
+    assert totals(replace(turn, completion=Completion("x")) for turn in turns) == "14 pairs"
     assert totals(()) == ""
 
 
@@ -106,13 +103,10 @@ def test_the_figures_of_a_turn_are_its_tokens_and_its_time_on_the_page_and_in_a_
     turn = replace(trace.turns[0], completion=measured)
     figures = "1,312 in (1,000 reused) · 92 out · 2.0 s · 46 tokens a second"
     assert turn_figures(turn) == figures
-    assert turn_figures(replace(turn, completion=Completion("x"))) == "", (
-        "what is not known is left out"
-    )
-    terminal = io.StringIO()
-    ConsoleRenderer(Console(width=120, file=terminal)).render(
-        replace(trace, turns=(turn,)).events()
-    )
+    # What is not known is left out
+    assert turn_figures(replace(turn, completion=Completion("x"))) == ""
+    terminal, shown = io.StringIO(), replace(trace, turns=(turn,))
+    ConsoleRenderer(Console(width=120, file=terminal)).render(shown.events())
     assert figures in terminal.getvalue()
 
 

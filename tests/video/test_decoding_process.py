@@ -281,10 +281,8 @@ def test_a_fork_starts_fresh_workers_and_waits_for_no_slot(
 
 
 def test_several_threads_may_read_one_clip(make_clip: MakeClip) -> None:
-    with (
-        open_clips.opened(make_clip("long"), read_mode="seek") as clip,
-        ThreadPoolExecutor(8) as threads,
-    ):
+    long = open_clips.opened(make_clip("long"), read_mode="seek")
+    with long as clip, ThreadPoolExecutor(8) as threads:
         every = [range(k, 128, 8) for k in range(8)]
         found = list(threads.map(clip.frames, every))
     for slots, frames in zip(every, found, strict=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -123,12 +124,10 @@ def test_wrong_timestamps_found_late_correct_the_frame_count(tmp_path: Path) -> 
         after = clip.frames(range(540, 560))
         check(tuple(replace(frame, note="") for frame in after), clip.info, decode(path), grid)
     assert {frame.note for frame in before} == {""}
-    assert {frame.note for frame in after} == {
-        "counted among the 599 frames that decode, earlier ones among 600"
-    }
-    assert all(
-        (one.key == other.key) == (one.rgb == other.rgb) for one in before for other in after
-    )
+    told = "counted among the 599 frames that decode, earlier ones among 600"
+    assert {frame.note for frame in after} == {told}
+    for one, other in product(before, after):
+        assert (one.key == other.key) == (one.rgb == other.rgb)
 
 
 def test_frames_that_do_not_fit_into_the_cache_are_decoded_again(tmp_path: Path) -> None:

@@ -188,13 +188,8 @@ def test_pixels_that_are_not_square_are_stretched(
     ("how", "matrix", "like"),
     [
         *(({}, matrix, 9 if matrix == 10 else 2) for matrix in (8, 10, 11, 12, 13, 14)),
-        *(
-            (write_clips.HEVC, 15, 2),
-            (FFV1, 16, 2),
-            (FFV1, 17, 2),
-            (write_clips.MPEG4, 10, 9),
-            (write_clips.VP9, 3, 2),
-        ),
+        *((write_clips.HEVC, 15, 2), (FFV1, 16, 2), (FFV1, 17, 2)),
+        *((write_clips.MPEG4, 10, 9), (write_clips.VP9, 3, 2)),
     ],
 )
 def test_colours_of_an_unusual_matrix_are_those_that_players_show(

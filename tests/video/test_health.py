@@ -188,23 +188,18 @@ def test_a_file_that_is_cut_off_shows_its_frames_and_one_note(name: str, tmp_pat
                 assert len([note for note in clip.info.notes if "ends early" in note]) == 1
 
 
-def far_fragment(path: Path) -> Path:
-    """A fragment of an MP4 says that its data stands far behind the end of the file."""
-    how = {"movflags": "frag_keyframe+empty_moov"}
-    data = bytearray(write(path, 50, container=how).read_bytes())
-    start = data.index(b"tfhd", data.index(b"tfhd", data.index(b"tfhd") + 1) + 1) + 12
-    data[start : start + 8] = struct.pack(">Q", 0x7F43_0000_0000_0000)
-    path.write_bytes(data)
-    return path
-
-
 @pytest.mark.parametrize("part", [0.3, 0.8, "fragments"])
 def test_a_seek_outside_the_file_is_an_error_of_the_container(
     part: float | str, tmp_path: Path
 ) -> None:
     """Such as a real file gives: an exception would end the run."""
-    if isinstance(part, str):
-        path = far_fragment(tmp_path / "far.mp4")
+    if isinstance(part, str):  # One says that its data stands far behind the end of the file
+        how = {"movflags": "frag_keyframe+empty_moov"}
+        path = write(tmp_path / "far.mp4", 50, container=how)
+        data = bytearray(path.read_bytes())
+        start = data.index(b"tfhd", data.index(b"tfhd", data.index(b"tfhd") + 1) + 1) + 12
+        data[start : start + 8] = struct.pack(">Q", 0x7F43_0000_0000_0000)
+        path.write_bytes(data)
     else:
         path = truncated(tmp_path / "cut.nut", write(tmp_path / "whole.nut", 50, **MPEG4), part)
     with opened(path) as clip:

@@ -96,9 +96,8 @@ def test_sharpness_is_compared_of_the_same_pictures_only(tmp_path: Path) -> None
     how = {"size": (320, 240), "options": {**H264, "crf": "18"}}
     base = write(tmp_path / "sharp.mp4", 12, pictures=[sharp] * 12, **how)
     for name, picture in pictures.items():
-        other = write(
-            tmp_path / f"{name}.mp4", 12, pictures=[np.ascontiguousarray(picture)] * 12, **how
-        )
+        whole = [np.ascontiguousarray(picture)] * 12
+        other = write(tmp_path / f"{name}.mp4", 12, pictures=whole, **how)
         facts = measure(VideoPair("p", other, base)).facts
         told = [fact.text.partition(" is ")[0] for fact in facts if fact.kind == "sharpness"]
         assert told == (["Video 2"] if name == "soft" else []), facts

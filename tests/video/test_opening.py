@@ -91,11 +91,8 @@ def test_an_opening_that_is_broken_off_ends_its_process(make_clip: MakeClip) -> 
 
 
 def test_an_opening_that_waits_for_room_can_be_broken_off(make_clip: MakeClip) -> None:
-    with (
-        DecoderPool(max_opening=1) as decoders,
-        decoders.opening_slot(),
-        ThreadPoolExecutor(1) as executor,
-    ):
+    one = DecoderPool(max_opening=1)
+    with one as decoders, decoders.opening_slot(), ThreadPoolExecutor(1) as executor:
         clip = Clip(make_clip("B-frames"), Side.FIRST, PLAN, decoders=decoders)
         future = executor.submit(clip.open)
         assert not wait([future], 0.2).done
@@ -105,11 +102,8 @@ def test_an_opening_that_waits_for_room_can_be_broken_off(make_clip: MakeClip) -
 
 
 def test_opening_waits_for_a_slot_and_an_open_clip_holds_none(make_clip: MakeClip) -> None:
-    with (
-        DecoderPool(max_opening=1) as decoders,
-        ThreadPoolExecutor(3) as pool,
-        ExitStack() as clips,
-    ):
+    one = DecoderPool(max_opening=1)
+    with one as decoders, ThreadPoolExecutor(3) as pool, ExitStack() as clips:
         path = make_clip("B-frames")
         with decoders.opening_slot():
             opening = [pool.submit(opened, path, decoders=decoders) for _ in range(3)]

@@ -137,9 +137,7 @@ def playlists(target: str) -> dict[str, bytes]:
     """Files that make a demuxer open `target`."""
     media = f"#EXTM3U\n#EXT-X-TARGETDURATION:9\n#EXTINF:9,\n{target}\n#EXT-X-ENDLIST\n".encode()
     return {
-        "list.m3u8": media,
-        "list.mp4": media,
-        "list.ts": media,
+        **dict.fromkeys(("list.m3u8", "list.mp4", "list.ts"), media),
         "marked.mp4": b"\xef\xbb\xbf" + media,
         "spaced.mp4": b"\r\n \t" + media,
         "master.mp4": f"#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1\n{target}\n".encode(),

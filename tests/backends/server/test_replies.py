@@ -155,6 +155,7 @@ FORMS: dict[str, Answer] = {
     "a stream said to be JSON": sends(STREAM, "application/json"),
     "a whole message at the end": sends(events(delta(ANSWER), ENDED)),
     "parts": says("", delta(PARTS)),
+    "taken whole by the reasoning parser": says("", delta(reasoning_content=ANSWER)),
     **{
         f"unreadable probabilities {said}": says("", delta(ANSWER, logprobs={"content": said}))
         for said in (["1"], [{"token": "1", "top_logprobs": 3}], 5)
@@ -166,7 +167,7 @@ FORMS: dict[str, Answer] = {
 def test_a_reply_is_read_in_whatever_form_it_comes(answer: Answer) -> None:
     completion, _ = asked(answer)
     assert (completion.text, completion.prompt_tokens) == (ANSWER, 100)
-    assert completion.label_tokens == ()
+    assert (completion.reasoning, completion.label_tokens) == ("", ())
 
 
 # -- label probabilities ------------------------------------------------------------------------------------------------
@@ -363,8 +364,3 @@ def test_done_ends_a_reply_that_names_no_reason() -> None:
     assert asked(streams(delta(ANSWER), b"[DONE]"))[0].text == ANSWER
     with pytest.raises(BackendFailed, match="broke off"):
         asked(streams(delta("<Think>data: [DONE]\n\ndata: [DONE]")))
-
-
-def test_a_reply_that_the_reasoning_parser_took_whole_is_read() -> None:
-    reply = asked(streams(delta(reasoning_content=ANSWER), delta(None, "stop"), b"[DONE]"))[0]
-    assert (reply.text, reply.reasoning) == (ANSWER, "")

@@ -333,9 +333,8 @@ def test_a_judge_that_is_told_the_rules_hears_how_many_frames_a_call_takes(
     most: int | None, told: str
 ) -> None:
     messages = opening(system=prompt_text("paired_system"))
-    (body, *_) = asked(cards=GENERAL, messages=messages, sampling=Sampling(300, most_frames=most))[
-        1
-    ]
+    sampling = Sampling(300, most_frames=most)
+    (body, *_) = asked(cards=GENERAL, messages=messages, sampling=sampling)[1]
     assert told in body["messages"][0]["content"]
 
 

@@ -14,12 +14,8 @@ from tests.video.support.write_clips import AV1, FAST_VP8, VP9, packets, write, 
 
 EVEN: dict[str, dict[str, Any]] = {"mp4": x264("bframes=0:scenecut=0"), "webm": VP9}
 _KEY = "00112233445566778899aabbccddeeff"
-ENCRYPTED = {
-    "fflags": "bitexact",
-    "encryption_scheme": "cenc-aes-ctr",
-    "encryption_key": _KEY,
-    "encryption_kid": _KEY,
-}
+ENCRYPTED = {"fflags": "bitexact", "encryption_scheme": "cenc-aes-ctr"}
+ENCRYPTED |= {"encryption_key": _KEY, "encryption_kid": _KEY}
 # Two elements of a Matroska track that take the same space: a name, and how its packets are encrypted, padded with a void element.
 _NAME = b"\x53\x6e\xa7" + b"x" * 39
 _CONTENT_ENCODINGS = (
@@ -87,19 +83,17 @@ def noisy(path: Path, source: Path, every: int, part: float) -> Path:
 
 def encrypted_matroska(path: Path, source: Path) -> Path:
     """The header says that the packets are encrypted, and they are noise."""
-    named = noisy(
-        path, copy_packets(path.with_suffix(".named.mkv"), source, title="x" * 39), 1, 0.9
-    )
-    path.write_bytes(named.read_bytes().replace(_NAME, _CONTENT_ENCODINGS))
+    named = copy_packets(path.with_suffix(".named.mkv"), source, title="x" * 39)
+    content = noisy(path, named, 1, 0.9).read_bytes()
+    path.write_bytes(content.replace(_NAME, _CONTENT_ENCODINGS))
     return path
 
 
 def motion_jpeg_2000(path: Path) -> Path:
     """A QuickTime file with JPEG 2000 pictures, under the signature of an .mj2 file; both begin with 28 bytes before `mdat`."""
     content = write(path.with_suffix(".mov"), 20, codec="jpeg2000", options={}).read_bytes()
-    path.write_bytes(
-        b"\0\0\0\x0cjP  \r\n\x87\n" + struct.pack(">I4s4sI", 16, b"ftyp", b"mjp2", 0) + content[28:]
-    )
+    kind = struct.pack(">I4s4sI", 16, b"ftyp", b"mjp2", 0)
+    path.write_bytes(b"\0\0\0\x0cjP  \r\n\x87\n" + kind + content[28:])
     return path
 
 

@@ -69,10 +69,8 @@ class _Scene:
     def _seen(self, texture: Any, x: float, y: float, scale: float = 1.0, turn: float = 0.0) -> Any:
         """The texture around its middle, moved by (x, y)."""
         cos, sin = scale * np.cos(turn), scale * np.sin(turn)
-        matrix, half = (
-            np.array([[cos, -sin, 0], [sin, cos, 0]]),
-            np.array([self.width, self.height]) / 2,
-        )
+        matrix = np.array([[cos, -sin, 0], [sin, cos, 0]])
+        half = np.array([self.width, self.height]) / 2
         matrix[:, 2] = texture.shape[0] / 2 + np.array([x, y]) - matrix[:, :2] @ half
         flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
         size = self.width, self.height
@@ -87,18 +85,14 @@ class _Scene:
         rows, columns = np.mgrid[: self.height, : self.width].astype(np.float32)
         if self.kind == "waves":
             bend = 0.04 * self.width * np.sin(columns / 40 + rows / 30 + self.turn + 3 * t)
-            across, down = (
-                450 + bend + columns - self.width / 2,
-                450 + bend / 2 + rows - self.height / 2,
-            )
+            across = 450 + bend + columns - self.width / 2
+            down = 450 + bend / 2 + rows - self.height / 2
             return cv2.remap(self.texture, np.float32(across), np.float32(down), cv2.INTER_LINEAR)
         picture = self._seen(self.texture, *((x / 3, y / 3) if self.kind == "parallax" else (0, 0)))
         for number in range(3):
             turn = self.turn + 2 * number + (1.5 + 0.4 * number) * t
-            left, top = (
-                self.width * (0.5 + 0.33 * np.cos(turn)),
-                self.height * (0.5 + 0.33 * np.sin(1.3 * turn)),
-            )
+            left = self.width * (0.5 + 0.33 * np.cos(turn))
+            top = self.height * (0.5 + 0.33 * np.sin(1.3 * turn))
             moved = self._seen(self.thing, self.width / 2 - left, self.height / 2 - top)
             inside = np.hypot(columns - left, rows - top) < 0.16 * self.height
             picture = np.where(inside, moved * (0.6 + 0.3 * number), picture)
@@ -118,10 +112,8 @@ def planted_clip(folder: Path, number: int, fault: str) -> Planted:
     pictures = [
         _changed(fault, scene.at(t), other, index, at, rate, rng) for index, t in enumerate(times)
     ]
-    noisy = [
-        np.clip(each + rng.normal(0, noise, each.shape), 0, 255).astype(np.uint8)
-        for each in pictures
-    ]
+    noises = (each + rng.normal(0, noise, each.shape) for each in pictures)
+    noisy = [np.clip(each, 0, 255).astype(np.uint8) for each in noises]
     for index in range(1, len(noisy)):  # A repeated frame repeats its noise, too
         if times[index] == times[index - 1] and fault in ("freeze", "twos", "pulldown"):
             noisy[index] = noisy[index - 1]
@@ -129,14 +121,8 @@ def planted_clip(folder: Path, number: int, fault: str) -> Planted:
     if suffix in ("mp4", "mkv", "webm") and number % 4 == 3:
         steps = np.random.default_rng(number).integers(700, 1300, len(frames)) / rate
         how = {**how, "pts": [0, *accumulate(max(1, int(step)) for step in steps[1:])]}
-    path = write(
-        folder / f"{fault} {number}.{suffix}",
-        len(frames),
-        pictures=frames,
-        size=size,
-        rate=rate,
-        **how,
-    )
+    path = folder / f"{fault} {number}.{suffix}"
+    write(path, len(frames), pictures=frames, size=size, rate=rate, **how)
     shown = np.array(how.get("pts") or [1000 * index / rate for index in range(count + 1)]) / 1000
     start, end = shown[min(at, len(shown) - 1)], shown[min(at + length, len(shown) - 1)]
     return Planted(path, fault, float(start), float(end), max(0.1, 2 / rate) + 1e-3)
@@ -173,12 +159,9 @@ def _changed(
     if fault == "wipe":
         return np.where(np.arange(width) < share * width, other.at(index / rate), picture)
     if fault == "explosion":
-        away = np.hypot(
-            *np.mgrid[-height // 2 : height - height // 2, -width // 2 : width - width // 2]
-        )
-        return picture + 220 * np.exp(-max(0, since) / (0.3 * rate)) * (
-            away < 0.1 * since * width
-        ) * (since >= 0)
+        rows, columns = np.mgrid[:height, :width]
+        reached = np.hypot(rows - height // 2, columns - width // 2) < 0.1 * since * width
+        return picture + 220 * np.exp(-max(0, since) / (0.3 * rate)) * reached * (since >= 0)
     if fault == "caption" and since >= 0:
         picture = picture.copy()
         picture[height * 3 // 4 : height * 5 // 6, width // 6 : -width // 6 : 3] = 240
