@@ -51,12 +51,12 @@ VRThinker.Blind = class {
   update({ run, over, ballot = {}, vote, verdict }) {
     this.hidden = Boolean(run && ballot.hidden);
     if (run !== this.run) {
-      this.isOurs = Boolean(this.hidden && over); // no pair that the visitor chose
-      Object.assign(this, { run, counted: false, shuffled: this.isOurs && Math.random() < 0.5 });
+      this.isStored = Boolean(this.hidden && over); // not what the visitor compares now
+      Object.assign(this, { run, counted: false, shuffled: this.isStored && Math.random() < 0.5 });
     }
-    document.body.classList.toggle("vrt-blinded", this.hidden && this.isOurs);
+    document.body.classList.toggle("vrt-blinded", this.hidden && this.isStored);
     document.body.classList.toggle("vrt-shuffled", this.shuffled);
-    if (this.isOurs && vote && ballot.own && !this.counted) {
+    if (this.isStored && vote && ballot.own && !this.counted) {
       this.count(vote, verdict);
       requestAnimationFrame(() => this.nextButton.focus({ preventScroll: true }));
     }
@@ -76,14 +76,14 @@ VRThinker.Blind = class {
   }
 
   draw() {
-    const { on, words, hidden, isLast } = this;
+    const { on, words, isLast } = this;
     const { judged, agreed, left, voted } = this.tally;
     const told = `You and the judge agree on ${agreed} of ${judged}; left won ${left} of ${voted}.`;
     this.start.ariaPressed = on;
     say(this.start, on ? words.leave : words.begin);
-    this.node.hidden = !on;
-    this.nextButton.hidden = hidden || isLast;
-    const said = [this.run ? "" : words.on, isLast && !hidden && words.last, voted && told];
+    this.node.hidden = !on || this.hidden;
+    this.nextButton.hidden = this.hidden || isLast;
+    const said = [this.run ? "" : words.on, isLast && words.last, voted && told];
     say(this.said, said.filter(Boolean).join(" "));
   }
 

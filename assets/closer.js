@@ -276,7 +276,6 @@ VRThinker.Closer = class {
   }
 
   onKey(event) {
-    event.stopPropagation(); // the players' keys rest
     const { key, shiftKey, target } = event;
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const [end, begin] = shiftKey ? [this.closeButton, this.later] : [this.later, this.closeButton];

@@ -221,7 +221,7 @@ VRThinker.Ballot = class {
     const kept = !fresh && vote && ballot.own && !ballot.refusal;
     const saved = kept && (vote.key !== this.voted || this.sent);
     const hidden = Boolean(ballot.hidden) && asked;
-    this.nameSides(hidden && Boolean(VRThinker.blind?.isOurs));
+    this.nameSides(hidden && Boolean(VRThinker.blind?.isStored));
     this.more.hidden = hidden;
     Object.assign(this, { trace, run, hidden, voted: vote?.key });
     if (fresh) this.fill(null);

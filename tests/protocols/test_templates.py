@@ -137,7 +137,8 @@ def test_the_number_of_first_frames_is_told_and_shown(opening_rule: str, shown: 
 @pytest.mark.parametrize(
     ("protocol", "shown", "why"),
     [
-        *(("paired", 32, "choose concat"), ("concat", 6, "multiple of 4")),
+        ("paired", 32, "choose concat"),
+        ("concat", 6, "multiple of 4"),
         ("concat", 100, "list of 96"),
     ],
 )
